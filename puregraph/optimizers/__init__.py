@@ -26,6 +26,7 @@ from puregraph.optimizers.rprop import Rprop
 from puregraph.optimizers.sam import SAM
 from puregraph.optimizers.schedulefree import ScheduleFree
 from puregraph.optimizers.schedules import Cosine, Epochs, OneCycle, Schedule, Step, WarmUp
+from puregraph.optimizers.schedules import EndingSchedule as EndingSchedule
 from puregraph.optimizers.sgd import SGD
 from puregraph.optimizers.slot import CountedSteps as CountedSteps
 from puregraph.optimizers.slot import Slot

@@ -69,14 +69,16 @@ def test_a_module_and_an_optimizer_added_as_the_guides_say_fit_the_library(copy)
     (copy / "puregraph" / "modules" / "mish.py").write_text(text, encoding="utf-8")
     export(copy / "puregraph" / "modules", "mish", "Mish")
 
-    head = '"""Lion: a step by the sign of a momentum."""\n\nfrom puregraph.optimizers.optimizer import Optimizer\n\n\n'
-    lion = definition("newoptimizer.md", "Lion").replace("(Optimizer):", '(Optimizer):\n    """Lion."""\n', 1)
-    (copy / "puregraph" / "optimizers" / "lion.py").write_text(f"{head}{lion}\n", encoding="utf-8")
-    export(copy / "puregraph" / "optimizers", "lion", "Lion")
+    head = (
+        '"""Signum: a step by the sign of a momentum."""\n\nfrom puregraph.optimizers.optimizer import Optimizer\n\n\n'
+    )
+    signum = definition("newoptimizer.md", "Signum").replace("(Optimizer):", '(Optimizer):\n    """Signum."""\n', 1)
+    (copy / "puregraph" / "optimizers" / "signum.py").write_text(f"{head}{signum}\n", encoding="utf-8")
+    export(copy / "puregraph" / "optimizers", "signum", "Signum")
 
     run(copy, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *[f"tests/house/{name}.py" for name in HOUSE])
-    shown = "from puregraph import Lion, Mish, checkModule; checkModule(Mish(), [(2, 3)]); print(Lion(1e-3))"
-    assert "Lion" in run(copy, "-c", shown)
+    shown = "from puregraph import Mish, Signum, checkModule; checkModule(Mish(), [(2, 3)]); print(Signum(1e-3))"
+    assert "Signum" in run(copy, "-c", shown)
 
 
 def joined(path, docstring, *blocks):
