@@ -70,3 +70,19 @@ def test_memory_that_moved_is_followed(net):
     Program(net, [(600, 3, 4)], train=False, workspace=workspace).run(images(n=600))
     np.testing.assert_allclose(small.run(images()), net(images()), rtol=1e-5)
     assert small.fastPath([images()], True) is not None  # from where it is now; nobody keeps the memory before
+
+
+@unverified
+def test_a_step_with_several_outputs_is_short_and_its_outputs_are_separate(rng):
+    x = pg.Input((3, 4), name="x").node()
+    first = pg.Linear(4, 5, name="first")(x)
+    net = pg.Graph(x, [first, pg.Relu(name="second")(first)]).evalMode()
+    program = net.compile([(3, 4)])
+    assert program.fastPath is not None
+    values = [rng.standard_normal((3, 4)).astype(np.float32) for _ in range(2)]
+    results = [program.run(v) for v in values]
+    for v, outputs in zip(values, results):
+        for y, wanted in zip(outputs, net(v)):
+            np.testing.assert_allclose(y, wanted, atol=1e-6)
+    assert not np.shares_memory(*results[0]) and not np.shares_memory(results[0][0], results[1][0])
+    assert program.runFast([values[0].astype(np.float64)]) is None

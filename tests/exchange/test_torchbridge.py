@@ -2,7 +2,9 @@
 
 import copy
 import io
+import os
 import pickle
+import sys
 import threading
 
 import numpy as np
@@ -14,6 +16,7 @@ from puregraph.graph import Graph
 from puregraph.graph.input import Input
 from puregraph.graph.sequential import Sequential
 from puregraph.modules import Add, BatchNorm, Dropout, Embedder, Flatten, Linear, Relu, Sigmoid, Split, Tanh
+from puregraph.ops.native.llvm import jit
 from puregraph.optimizers import SGD, Adam
 from puregraph.torch import asArray, asFunction, asModule, asTensor
 
@@ -566,3 +569,54 @@ def test_threads_call_one_module_at_once(rng):
     for thread in threads:
         thread.join()
     assert not faults, faults[0]
+
+
+# Overhead -------------------------------------------------------------------------------------------------------------
+
+
+def callsOf(run):
+    """The names of the Python functions of the library that a call runs."""
+    names = []
+
+    def note(frame, event, argument):
+        if event == "call" and f"{os.sep}puregraph{os.sep}" in frame.f_code.co_filename:
+            names.append(frame.f_code.co_name)
+
+    run(), run()
+    sys.setprofile(note)
+    try:
+        run()
+    finally:
+        sys.setprofile(None)
+    return names
+
+
+@pytest.mark.skipif(not jit.available(), reason="without native code steps run in numpy")
+def test_a_call_of_known_shapes_takes_the_shortest_way():
+    module = asModule(Sequential(Linear(4, 4, name="fc")).trainMode())
+    x, grad = torch.randn(8, 4, requires_grad=True), torch.randn(8, 4)
+    y = module(x)
+    wanted = (x, *module.parameters())
+
+    def backward():
+        torch.autograd.grad(y, wanted, grad, retain_graph=True)
+
+    slow = {"checkData", "separate", "ownerOf", "get", "runChecked"}
+    for run, most in [(torch.no_grad()(lambda: module(x)), 30), (lambda: module(x), 40), (backward, 40)]:
+        names = callsOf(run)
+        assert len(names) <= most, names
+        assert names.count("runFast") == 1 and slow.isdisjoint(names), names
+
+
+def test_another_shape_is_checked_and_a_known_one_runs_again(rng):
+    module = asModule(Sequential(Linear(4, 3, name="fc")))
+    for count in (5, 7, 5, 5):
+        x = torch.randn(count, 4, requires_grad=True)
+        y = module(x)
+        torch.testing.assert_close(y, x @ module.fc.W + module.fc.b)
+        y.sum().backward()
+        torch.testing.assert_close(x.grad, module.fc.W.detach().sum(1).expand(count, 4))
+    with pytest.raises(ShapeError, match="fc"):
+        module(torch.randn(5, 6))
+    with pytest.raises(DtypeError, match="of tensors"):
+        module(torch.randn(5, 4).double())

@@ -30,9 +30,11 @@ def callFunction() -> Any:
         """A call of a graph: inputs, then parameters, to outputs."""
 
         @staticmethod
-        def forward(ctx: Any, call: Any, arrays: Any, stored: Any, count: int, *tensors: Any) -> Any:
+        def forward(ctx: Any, start: Any, *tensors: Any) -> Any:
+            call, arrays, stored = start
+            count = len(arrays)
             ctx.set_materialize_grads(False)
-            ctx.record = record = call.record(arrays, stored, ctx.needs_input_grad[4:], tensors[count:])
+            ctx.record = record = call.record(arrays, stored, ctx.needs_input_grad[1:], tensors[count:])
             made = tensorsOf(record.outputs)
             ctx.save_for_backward(*tensors[:count], *[made[i] for i in record.returned])
             wholes = [t for t in made if not t.is_floating_point()]
@@ -45,11 +47,11 @@ def callFunction() -> Any:
             saved, record = ctx.saved_tensors, ctx.record  # torch refuses tensors that were modified in place
             if torch.is_grad_enabled():
                 inputs = saved[: len(record.arrays)]
-                return None, None, None, None, *gradientFunction().apply(record, *inputs, *record.params, *grads)
+                return None, *gradientFunction().apply(record, *inputs, *record.params, *grads)
             results = record.gradients(arraysOf(grads))
             if not keepsGraph():
                 ctx.record = None  # as torch frees what it saved
-            return None, None, None, None, *tensorsOf(results)
+            return None, *tensorsOf(results)
 
     return GraphCallFunction
 

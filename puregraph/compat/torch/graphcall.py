@@ -9,11 +9,10 @@ import numpy as np
 
 from puregraph.autodiff.forward.forwardmode import deeper, moving, tangentOf
 from puregraph.autodiff.functionalcall import backwardOf
-from puregraph.compat.torch.autogradfunctions import callFunction
+from puregraph.compat.torch.autogradfunctions import callFunction, tensorsOf
 from puregraph.compat.torch.sharing import Sharing
-from puregraph.compat.torch.splitpass import SplitPass, run
-from puregraph.compat.torch.tensors import asArray, asTensor
-from puregraph.compile.cache import Programs
+from puregraph.compat.torch.splitpass import CompiledPass, SplitPass
+from puregraph.compat.torch.tensors import asArray
 from puregraph.core.applied import checkMode, modified
 from puregraph.core.base.dtype import isFloating
 from puregraph.core.base.mutex import Mutex
@@ -61,28 +60,36 @@ class GraphCall:
         if torch.is_grad_enabled():
             for tensor in (*tensors, *params):
                 if tensor.requires_grad:
-                    function = callFunction().apply
-                    return function(self, arrays, stored, len(tensors), *tensors, *params)
-        outputs = self.inferred(arrays) if stored is None else self.valuesOf(arrays, stored)[1]
-        made = [asTensor(y) for y in separate(outputs, arrays)]
-        return made[0] if len(made) == 1 else tuple(made)
+                    return callFunction().apply((self, arrays, stored), *tensors, *params)
+        isSeparate = False
+        if stored is None:
+            outputs, isSeparate = self.outputsAlone()(arrays)
+        else:
+            outputs = self.valuesOf(arrays, stored)[1]
+        made = tensorsOf(outputs if isSeparate else separate(outputs, arrays))
+        return made[0] if len(made) == 1 else made
 
     # Inputs -----------------------------------------------------------------------------------------------------------
 
     def arraysOf(self, tensors: Sequence[Any]) -> list[Any]:
-        """The inputs as arrays over the same memory, checked as the graph checks them."""
+        """The inputs as arrays over the same memory."""
         if len(tensors) != len(self.names):
             raise DataError(
                 f"{self.graph.title()}: wanted {plural(len(self.names), 'tensor')} ({', '.join(self.names)}), "
                 f"got {len(tensors)}"
             )
-        arrays = list(map(asArray, tensors))
+        return list(map(asArray, tensors))
+
+    def check(self, arrays: list[Any]) -> None:
+        """Check inputs as the graph checks them; those of a program's shapes and dtypes need none.
+
+        Raises    ShapeError, DtypeError for inputs that do not fit
+        """
         try:
             self.graph.checkData(arrays, self.flat)
         except DtypeError as error:
             addLocation(error, "of tensors: x.to(torch.float32) converts one, module.to(torch.float64) the graph")
             raise
-        return arrays
 
     def storedOf(self, params: list[Any], buffers: list[Any], isOwn: bool) -> dict[int, Any]:
         """The arrays of parameters and states by number, of tensors that may be others than the graph's."""
@@ -115,24 +122,18 @@ class GraphCall:
     def compileFor(self, shapes: list[tuple[int, ...]]) -> None:
         """Compile forward passes for inputs of these shapes: with gradients of all floats, and without."""
         arrays = [np.zeros(shape, dtype) for shape, dtype in zip(shapes, self.graph.inputTypes(len(shapes)))]
-        needs = tuple([isFloating(array.dtype) for array in arrays])
-        split = self.split(needs, tuple([param.trainable for param in self.params]))
+        split = self.split((*[isFloating(array.dtype) for array in arrays], *[p.trainable for p in self.params]))
         if not split.isEmpty:
-            split.forwards.get(arrays)
-        self.programsOf().get(arrays)
+            split.forwardPass.programs.get(arrays)
+        self.outputsAlone().programs.get(arrays)
 
-    def programsOf(self) -> Programs:
-        """The programs of the graph itself, in the modes of now."""
-        return self.kept(self.modesNow(), lambda: Programs(self.graph))
+    def outputsAlone(self) -> CompiledPass:
+        """The forward pass without gradients, in the modes of now."""
+        return self.kept(self.modesNow(), lambda: CompiledPass(self.graph, self.check))
 
-    def inferred(self, arrays: list[Any]) -> list[Any]:
-        """The outputs alone."""
-        return run(self.programsOf(), self.graph, arrays)
-
-    def split(self, inputs: Needs, params: Needs) -> SplitPass:
+    def split(self, needs: Needs) -> SplitPass:
         """The compiled passes for a choice of gradients, in the modes of now."""
-        chosen = [p for p, isWanted in zip(self.params, params) if isWanted]
-        return self.kept((self.modesNow(), inputs, params), lambda: SplitPass(self.graph, inputs, chosen))
+        return self.kept((self.modesNow(), needs), lambda: SplitPass(self.graph, needs, self.params, self.check))
 
     def record(self, *arguments: Any) -> CallRecord:
         """Run forward, and keep what the backward pass takes."""
@@ -140,6 +141,7 @@ class GraphCall:
 
     def valuesOf(self, arrays: list[Any], stored: dict[int, Any]) -> tuple[list[Any], list[Any]]:
         """All values of an eager pass, and the outputs."""
+        self.check(arrays)
         values = self.flat.run(arrays, stored)
         return values, [values[n] for n in self.flat.outputs]
 
@@ -147,32 +149,31 @@ class GraphCall:
 class CallRecord:
     """One call of a graph on tensors: what its backward pass takes, and the checks that it is still right.
 
-    `returned` are indices of outputs whose memory the backward pass reads, `readsInputs` of inputs
+    `returned` are indices of outputs whose memory the backward pass reads
     """
 
     def __init__(
         self, call: GraphCall, arrays: list[Any], stored: dict[int, Any] | None, needs: Needs, params: Sequence[Any]
     ):
-        self.call, self.arrays, self.stored, self.params = call, arrays, stored, params
-        count = len(arrays)
-        self.inputNeeds, self.paramNeeds = needs[:count], needs[count:]
+        self.call, self.arrays, self.stored, self.params, self.needs = call, arrays, stored, params, needs
         self.modes = call.modesNow()
         self.draws = {number: state.materialize().copy() for number, state in call.draws}
         self.versions = [tensor._version for tensor in params]
-        self.split: SplitPass | None = None
-        if stored is None:
-            self.split = split = call.split(self.inputNeeds, self.paramNeeds)
-        if stored is None and not split.isEmpty:
-            outputs, self.kept = split.forward(arrays)
-            owners = set(map(ownerOf, self.kept))
-            read = {*split.returned, *(i for i, y in enumerate(outputs) if ownerOf(y) in owners)}
-        elif stored is None:
-            outputs, read = call.inferred(arrays), set()
+        self.split = split = call.split(needs) if stored is None else None
+        self.returned: Sequence[int] = ()
+        isSeparate = False
+        if split is None:
+            self.values, outputs = call.valuesOf(arrays, stored or {})
+            self.returned = range(len(outputs))
+        elif split.isEmpty:
+            outputs, isSeparate = call.outputsAlone()(arrays)
         else:
-            self.values, outputs = call.valuesOf(arrays, stored)
-            read = set(range(len(outputs)))
-        self.outputs = separate(outputs, arrays)
-        self.returned = sorted(read)
+            outputs, self.kept, isSeparate = split.forward(arrays)
+            self.returned = split.returned
+            if not isSeparate:
+                owners = set(map(ownerOf, self.kept))
+                self.returned = [i for i, y in enumerate(outputs) if i in self.returned or ownerOf(y) in owners]
+        self.outputs = outputs if isSeparate else separate(outputs, arrays)
 
     def check(self) -> None:
         """Going backward is right as long as parameters and modes are as they were.
@@ -192,19 +193,18 @@ class CallRecord:
     def gradients(self, grads: Sequence[Any]) -> list[Any]:
         """The gradients of all inputs, then of all parameters, as arrays; None where there is none."""
         self.check()
-        if all(g is None for g in grads) or self.split is not None and self.split.isEmpty:
-            return [None] * (len(self.inputNeeds) + len(self.paramNeeds))
-        chosen = [p for p, isWanted in zip(self.call.params, self.paramNeeds) if isWanted]
+        if self.split is not None and self.split.isEmpty or all(g is None for g in grads):
+            return [None] * len(self.needs)
         if self.split is not None:
-            inputs, params = self.split.backward(self.arrays, self.outputs, self.kept, grads)
-        else:
-            back = backwardOf(self.call.graph, self.call.flat, any(self.inputNeeds), frozenset(map(id, chosen)))
-            inputs, pairs = back.gradients(list(grads), self.values, shows=False)
-            byId = {id(p): g for p, g in pairs}
-            params = [byId.get(id(p)) for p in chosen]
-            inputs = [g if isWanted else None for g, isWanted in zip(inputs, self.inputNeeds)]
-        left = iter(params)
-        results = [*inputs, *[next(left) if isWanted else None for isWanted in self.paramNeeds]]
+            results, isSeparate = self.split.backward(self.arrays, self.outputs, self.kept, grads)
+            return results if isSeparate else separate(results, [*self.arrays, *grads])
+        count = len(self.arrays)
+        chosen = [p for p, isWanted in zip(self.call.params, self.needs[count:]) if isWanted]
+        back = backwardOf(self.call.graph, self.call.flat, any(self.needs[:count]), frozenset(map(id, chosen)))
+        inputs, pairs = back.gradients(list(grads), self.values, shows=False)
+        byId = {id(p): g for p, g in pairs}
+        results = [*inputs, *[byId.get(id(p)) for p in self.call.params]]
+        results = [g if isWanted else None for g, isWanted in zip(results, self.needs)]
         return separate(results, [*self.arrays, *grads])
 
     def secondGradients(self, grads: Sequence[Any], vectors: Sequence[Any]) -> list[Any]:
@@ -215,7 +215,7 @@ class CallRecord:
         """
         self.check()
         call, flat, count = self.call, self.call.flat, len(self.arrays)
-        chosen = [p for p, isWanted in zip(call.params, self.paramNeeds) if isWanted]
+        chosen = [p for p, isWanted in zip(call.params, self.needs[count:]) if isWanted]
         stored = dict(self.stored) if self.stored is not None else call.storedOf([], [], True)
         isParam = {id(p) for p in call.params}
         states = {n: array.copy() for n, array in stored.items() if n in self.stateNumbers(isParam)}

@@ -89,9 +89,10 @@ class Sharing:
             raise GraphError(f"{self.graph.title()} was changed since asModule: make the module of torch anew")
         for slot in (*self.params, *self.buffers):
             slot.join()
-        self.tensors = [slot.tensor for slot in self.params]
-        self.states = [slot.tensor for slot in self.buffers]
-        self.addresses = [slot.address for slot in (*self.params, *self.buffers)]
+        slots = (*self.params, *self.buffers)
+        self.places = [(slot.table, slot.name) for slot in slots]
+        self.tensors = [slot.tensor for slot in slots]
+        self.addresses = [slot.address for slot in slots]
 
     def follow(self) -> None:
         """Give the graph the dtype that the tensors were converted to, and share memory again."""
@@ -112,14 +113,9 @@ class Sharing:
 
     def gather(self) -> tuple[list[Any], list[Any], bool]:
         """The tensors of parameters and buffers now, and whether they are the graph's own memory."""
-        params = [slot.table[slot.name] for slot in self.params]
-        buffers = [slot.table[slot.name] for slot in self.buffers]
-        isSame = all(map(is_, params, self.tensors)) and all(map(is_, buffers, self.states))
-        if isSame and (COUNTER.version is not self.mark or addressesOf(params, buffers) != self.addresses):
+        tensors = [table[name] for table, name in self.places]
+        isSame = all(map(is_, tensors, self.tensors))
+        if isSame and (COUNTER.version is not self.mark or [t.data_ptr() for t in tensors] != self.addresses):
             self.join()
-        return params, buffers, isSame
-
-
-def addressesOf(*lists: list[Any]) -> list[int]:
-    """The addresses of tensors."""
-    return [tensor.data_ptr() for tensors in lists for tensor in tensors]
+        count = len(self.params)
+        return tensors[:count], tensors[count:], isSame

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from puregraph.autodiff.joint.gradientgraph import connected
 from puregraph.autodiff.joint.remat import Outline
 from puregraph.autodiff.joint.valuenames import _Target
 from puregraph.compile.cache import Programs
+from puregraph.compile.program import Program
 from puregraph.core.accumulate import isArray
 from puregraph.core.param import Param
 from puregraph.graph import Graph
@@ -43,17 +44,25 @@ class KeepingGraph(FreeingGraph):
 class SplitPass:
     """Gradients of some inputs and parameters of a graph, in the current modes of its modules.
 
-    `inputs`   for each input, whether its gradient is wanted; `params` are the parameters whose gradients are
+    `needs`    for each input, then for each of `params`, whether its gradient is wanted
+    `check`    checks the inputs of the forward pass
     `read`     the parameters that the backward pass reads
     `returned` indices of the outputs that the backward pass reads, in the caller's memory
 
     Several forward passes may precede their backward passes: what one keeps is returned.
     """
 
-    def __init__(self, graph: Graph, inputs: Sequence[bool], params: Sequence[Param]):
+    def __init__(
+        self,
+        graph: Graph,
+        needs: Sequence[bool],
+        params: Sequence[Param],
+        check: Callable[[list[Any]], None] | None = None,
+    ):
         flat = graph.steps()
-        numbers = {id(p): tuple(n for n, m, name in flat.params if getattr(m, name) is p) for p in params}
-        wanted = [n for n, isWanted in zip(flat.inputs, inputs) if isWanted]
+        chosen = [p for p, isWanted in zip(params, needs[len(flat.inputs) :]) if isWanted]
+        numbers = {id(p): tuple(n for n, m, name in flat.params if getattr(m, name) is p) for p in chosen}
+        wanted = [n for n, isWanted in zip(flat.inputs, needs) if isWanted]
         reached, _ = connected(flat, flat.outputs, [*wanted, *(n for ns in numbers.values() for n in ns)])
         ins = [_Target(flat.names[n], (n,)) for n in wanted if n in reached]
         ins += [_Target(flat.names[ns[0]], ns) for ns in numbers.values() if not reached.isdisjoint(ns)]
@@ -80,36 +89,50 @@ class SplitPass:
         self.returned = [i for kind, i in self.sources if kind == "output"]
         self.read = [getattr(*back.params_by_number[n]) for n in back.read if n in back.params_by_number]
         self.forwardGraph = KeepingGraph(back, kept)
-        self.forwards, self.backwards = Programs(self.forwardGraph), Programs(back)
-        left = iter(range(len(ins)))
-        self.inputSlots = [next(left) if w and n in reached else None for n, w in zip(flat.inputs, inputs)]
-        self.paramSlots = [next(left) if not reached.isdisjoint(numbers[id(p)]) else None for p in params]
+        self.forwardPass, self.backwardPass = CompiledPass(self.forwardGraph, check), CompiledPass(back)
+        order = {target.numbers: slot for slot, target in enumerate(ins)}
+        keys = [*[(n,) for n in flat.inputs], *[numbers.get(id(p), ()) for p in params]]
+        self.slots = [order.get(key) for key in keys]  # by input, then by parameter
 
-    def forward(self, arrays: list[Any]) -> tuple[list[Any], list[Any]]:
-        """The outputs, and the values that `backward` takes."""
-        values = run(self.forwards, self.forwardGraph, arrays)
-        return values[: self.count], values[self.count :]
+    def forward(self, arrays: list[Any]) -> tuple[list[Any], list[Any], bool]:
+        """The outputs, the values that `backward` takes, and whether nothing else shares the memory of any."""
+        values, isSeparate = self.forwardPass(arrays)
+        return values[: self.count], values[self.count :], isSeparate
 
     def backward(
         self, arrays: list[Any], outputs: list[Any], kept: list[Any], grads: Sequence[Any]
-    ) -> tuple[list[Any], list[Any]]:
-        """The gradients of the inputs, and of the parameters; None for those that are not wanted or not reached."""
+    ) -> tuple[list[Any], bool]:
+        """The gradients of inputs, then of parameters, None for those that are not reached, and whether nothing else
+        shares the memory of any."""
         pools = {"input": arrays, "output": outputs, "kept": kept}
         values = [pools[kind][i] for kind, i in self.sources]
         for group in self.seeds:
             present = [grads[i] for i in group if grads[i] is not None]
             y = outputs[group[0]]
             values.append(sum(present[1:], present[0]) if present else np.zeros_like(y, shape=y.shape))
-        results = run(self.backwards, self.backwardGraph, values)
-        return (
-            [None if slot is None else results[slot] for slot in self.inputSlots],
-            [None if slot is None else results[slot] for slot in self.paramSlots],
-        )
+        results, isSeparate = self.backwardPass(values)
+        return [None if slot is None else results[slot] for slot in self.slots], isSeparate
 
 
-def run(programs: Programs, graph: Graph, arrays: list[Any]) -> list[Any]:
-    """The outputs of a graph as a list: compiled, or eagerly for values that are no arrays and for rare shapes."""
-    isPlain = all(map(isArray, arrays))
-    program = programs.get(arrays) if isPlain else None
-    result = graph(*arrays) if program is None else program.run(*arrays)
-    return result if isinstance(result, list) else [result]
+class CompiledPass:
+    """A graph that is compiled for each shape and dtype; a call with those of the last call takes the shortest way.
+
+    It runs eagerly for values that are not arrays, and for rare shapes. `check` checks the inputs of other calls.
+    """
+
+    def __init__(self, graph: Graph, check: Callable[[list[Any]], None] | None = None):
+        self.graph, self.check, self.programs = graph, check, Programs(graph)
+        self.last: Program | None = None
+
+    def __call__(self, arrays: list[Any]) -> tuple[list[Any], bool]:
+        """The outputs, and whether it is certain that nothing else shares the memory of any."""
+        last = self.last
+        result = None if last is None else last.runFast(arrays)
+        isSeparate = result is not None
+        if result is None:
+            if self.check is not None:
+                self.check(arrays)
+            isPlain = all(map(isArray, arrays))
+            self.last = last = self.programs.get(arrays) if isPlain else None
+            result = self.graph(*arrays) if last is None else last.run(*arrays)
+        return result if isinstance(result, list) else [result], isSeparate

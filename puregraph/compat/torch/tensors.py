@@ -24,18 +24,18 @@ def asTensor(array: Any) -> Any:
     """
     import torch
 
-    if not isinstance(array, np.ndarray):
-        if not hasattr(array, "__dlpack__"):
-            raise DataError(f"asTensor: wanted an array, got {type(array).__name__}; np.asarray makes one")
-        return torch.from_dlpack(array)
-    if not array.flags.writeable:
+    if isinstance(array, np.ndarray):
+        if array.flags.writeable:
+            try:
+                return torch.from_numpy(array)  # as in every call of a graph
+            except (TypeError, ValueError) as error:  # such as bfloat16, text, or a negative stride
+                if isBfloat16(array.dtype):
+                    return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+                raise DtypeError(f"asTensor: torch has no tensor for this array of {array.dtype}: {error}") from None
         raise DataError("asTensor: the array is read-only, and a tensor could write to it; give a copy, array.copy()")
-    if isBfloat16(array.dtype):
-        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
-    try:
-        return torch.from_numpy(array)
-    except (TypeError, ValueError) as error:  # such as text, or a negative stride
-        raise DtypeError(f"asTensor: torch has no tensor for this array of {array.dtype}: {error}") from None
+    if not hasattr(array, "__dlpack__"):
+        raise DataError(f"asTensor: wanted an array, got {type(array).__name__}; np.asarray makes one")
+    return torch.from_dlpack(array)
 
 
 def asArray(tensor: Any) -> Any:
@@ -47,7 +47,7 @@ def asArray(tensor: Any) -> Any:
     (3,)
     """
     try:
-        return tensor.detach().numpy()  # as in every call of a graph
+        return (tensor.detach() if tensor.requires_grad else tensor).numpy()  # as in every call of a graph
     except (AttributeError, RuntimeError, TypeError):
         return otherArray(tensor)
 

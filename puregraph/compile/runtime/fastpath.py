@@ -1,4 +1,4 @@
-"""Fast path: run a step that is native code only, has inputs and one result, and needs no decisions.
+"""Fast path: run a step that is native code only, has inputs and results, and needs no decisions.
 
 Python takes longer than a small network, above all after weights have evicted its code from the caches. So one
 function does the work of `Executable.run` and its helpers for the usual case.
@@ -17,7 +17,8 @@ Run = Callable[[Sequence[Any], bool], Any]
 
 
 def fastPathOf(executable: Any) -> Run | None:
-    """The function `run(inputs, copy)`: returns the output, or None, before running, if inputs need a full check.
+    """The function `run(inputs, copy)`: returns the output or a list of outputs, or None, before running, if inputs
+    need a full check. With `copy` nothing else shares the memory of the outputs.
 
     None if the step has anything else: numpy calls, scalars, gradients, states, an update, indices to check.
     """
@@ -27,17 +28,21 @@ def fastPathOf(executable: Any) -> Run | None:
         return None
     if executable.numbers or executable.objects or executable.guard.table is not None or schedule.written:
         return None
-    if schedule.inputGrads or len(schedule.outputs) != 1 or schedule.outputs[0] is None:
+    values = schedule.outputs
+    if schedule.inputGrads or not values or any(v is None or v.root.role != "made" for v in values):
+        return None
+    if len({v.root.number for v in values}) < len(values):
         return None
     tables = [step.function.table for step in steps]
     entries = [(entry.put, *wanted) for entry, wanted in zip(executable.inputs, executable.wanted)]
-    output, workspace, arena, count = memory(schedule.outputs[0]), memory.workspace, memory.arena, len(entries)
-    if output.ndim == 0 or schedule.outputs[0].root.role != "made":
+    workspace, arena, count = memory.workspace, memory.arena, len(entries)
+    exits = executable.ownOutputs
+    owned = executable.plan.ownOutputs  # the user owns the memory of these
+    outputs = [(owned[v.number], None) if v.number in owned else (None, memory(v)) for v in values]
+    if any(array is not None and array.ndim == 0 for _, array in outputs):
         return None
+    first, only = outputs[0] if len(outputs) == 1 else (None, None)
     packedWeights, packing = executable.packedWeights, executable.packing
-    exit = executable.ownOutputs[0] if executable.ownOutputs else None
-    if exit is not None:
-        output = None  # the user owns its memory
 
     def run(inputs: Sequence[Any], copy: bool) -> Any:
         if len(inputs) != count or arena is not workspace.array:
@@ -47,14 +52,16 @@ def fastPathOf(executable: Any) -> Run | None:
                 return None
         for x, (put, _, _) in zip(inputs, entries):
             put(x)
-        if exit is not None:
+        for exit in exits:
             exit.renew()
         if packedWeights is not None:
             packedWeights.refresh(packing)
         for table in tables:
             table()
-        if exit is not None:
-            return exit.array
-        return output.copy("K") if copy else output
+        if only is not None:
+            return only.copy("K") if copy else only
+        if first is not None:
+            return first.array
+        return [exit.array if y is None else y.copy("K") if copy else y for exit, y in outputs]
 
     return run
