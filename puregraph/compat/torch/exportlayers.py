@@ -7,12 +7,9 @@ from typing import Any
 import numpy as np
 
 from puregraph.compat.torch.exportreader import ExportReader, NodeValue, aten
-from puregraph.compat.torch.exportshapes import cat, newAxes, reshaped, select
+from puregraph.compat.torch.exportshapes import newAxes, select
 from puregraph.compat.torch.tensors import asArray
 from puregraph.modules import (
-    GRU,
-    LSTM,
-    RNN,
     Add,
     Attention,
     AvgPoolNd,
@@ -33,7 +30,6 @@ from puregraph.modules import (
     Resize,
     RmsNorm,
     SoftMax,
-    Transpose,
 )
 from puregraph.modules.convolution import Conv1D, Conv2D, Conv3D
 from puregraph.onnx.modules.pools import PoolMax, PoolMean
@@ -391,107 +387,3 @@ def resized(r: ExportReader, x: Any, **options: Any) -> NodeValue:
         factors = tuple(float(n // m) for n, m in zip(lengths, x.shape[2:]))
         return r.make(Resize(axes, "scales", factors, **options), x)
     return r.make(Resize(axes, "sizes", lengths, **options), x)
-
-
-# Recurrent ------------------------------------------------------------------------------------------------------------
-
-
-def recurrent(
-    r: ExportReader,
-    kind: Any,
-    gates: int,
-    x: Any,
-    states: list[Any],
-    weights: list[Any],
-    hasBias: bool,
-    layers: int,
-    isBoth: bool,
-    isFirst: bool,
-    **options: Any,
-) -> list[NodeValue]:
-    """Layers of cells, one upon the other, with torch's weights; outputs are y, h and, of an LSTM, c."""
-    zero = [not isinstance(s, NodeValue) and not bool(s.any()) for s in states]
-    if not all(zero):
-        raise NotImplementedError("first states other than zeros")
-    sides, width = 2 if isBoth else 1, 4 if hasBias else 2
-    names = ("y", "h", "c")[: 1 + len(states)]
-    hsize = weights[1].shape[1]
-    y = x if isFirst else r.make(Transpose((1, 0, 2)), x)
-    finals: list[list[NodeValue]] = [[] for _ in states]
-    for layer in range(layers):
-        parts = [weights[(layer * sides + side) * width :][:width] for side in range(sides)]
-        insize = parts[0][0].shape[1]
-        module = kind(insize, hsize, direction="bi" if isBoth else "uni", useBias=hasBias, outputs=names, **options)
-        arrays = [[asArray(t) for t in part] for part in parts]
-        r.fill(module, W=np.concatenate([a[0].T for a in arrays], 1), U=np.concatenate([a[1].T for a in arrays], 1))
-        if hasBias and gates == 3:  # a GRU's second bias is apart in its last third
-            third = 2 * hsize
-            first = [np.concatenate([(a[2] + a[3])[:third], a[2][third:]]) for a in arrays]
-            r.fill(module, b=np.concatenate(first), d=np.concatenate([a[3][third:] for a in arrays]))
-        elif hasBias:
-            r.fill(module, b=np.concatenate([a[2] + a[3] for a in arrays]))
-        y, *ends = r.several(module, y, owner=f"{r.path}.{r.operation}")
-        for final, end in zip(finals, ends):
-            final.append(end)
-    y = y if isFirst else r.make(Transpose((1, 0, 2)), y)
-    return [y, *[stackedStates(r, final, sides, hsize) for final in finals]]
-
-
-def stackedStates(r: ExportReader, ends: list[NodeValue], sides: int, hsize: int) -> NodeValue:
-    """The last states of all layers and directions, (layers directions, n, hsize)."""
-    parts = [r.make(Transpose((1, 0, 2)), reshaped(r, end, (0, sides, hsize))) for end in ends]
-    return parts[0] if len(parts) == 1 else cat(r, parts, 0)
-
-
-@aten("lstm.input")
-def lstm(
-    r: ExportReader,
-    x: Any,
-    states: Any,
-    weights: Any,
-    hasBias: bool,
-    layers: int,
-    dropout: float,
-    train: bool,
-    isBoth: bool,
-    isFirst: bool,
-) -> list[NodeValue]:
-    """The layers of an LSTM."""
-    if len(weights) != layers * (2 if isBoth else 1) * (4 if hasBias else 2):
-        raise NotImplementedError("a projection of the states")
-    return recurrent(r, LSTM, 4, x, states, weights, hasBias, layers, isBoth, isFirst)
-
-
-@aten("gru.input")
-def gru(
-    r: ExportReader,
-    x: Any,
-    state: Any,
-    weights: Any,
-    hasBias: bool,
-    layers: int,
-    dropout: float,
-    train: bool,
-    isBoth: bool,
-    isFirst: bool,
-) -> list[NodeValue]:
-    """The layers of a GRU."""
-    return recurrent(r, GRU, 3, x, [state], weights, hasBias, layers, isBoth, isFirst)
-
-
-@aten("rnn_tanh.input", "rnn_relu.input")
-def rnn(
-    r: ExportReader,
-    x: Any,
-    state: Any,
-    weights: Any,
-    hasBias: bool,
-    layers: int,
-    dropout: float,
-    train: bool,
-    isBoth: bool,
-    isFirst: bool,
-) -> list[NodeValue]:
-    """The layers of an RNN."""
-    mode = r.operation.removeprefix("rnn_")
-    return recurrent(r, RNN, 1, x, [state], weights, hasBias, layers, isBoth, isFirst, mode=mode)

@@ -1,5 +1,5 @@
 """Exportrows: all files that say how operations of ATen become modules."""
 
-from puregraph.compat.torch import exportlayers, exportpointwise, exportshapes
+from puregraph.compat.torch import exportlayers, exportpointwise, exportrecurrent, exportshapes
 
-__all__ = ["exportlayers", "exportpointwise", "exportshapes"]
+__all__ = ["exportlayers", "exportpointwise", "exportrecurrent", "exportshapes"]

@@ -38,7 +38,9 @@ def fastPathOf(executable: Any) -> Run | None:
     workspace, arena, count = memory.workspace, memory.arena, len(entries)
     exits = executable.ownOutputs
     owned = executable.plan.ownOutputs  # the user owns the memory of these
-    outputs = [(owned[v.number], None) if v.number in owned else (None, memory(v)) for v in values]
+    outputs: list[tuple[Any, Any]] = [
+        (owned[v.number], None) if v.number in owned else (None, memory(v)) for v in values
+    ]
     if any(array is not None and array.ndim == 0 for _, array in outputs):
         return None
     first, only = outputs[0] if len(outputs) == 1 else (None, None)
