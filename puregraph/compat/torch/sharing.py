@@ -90,7 +90,7 @@ class Sharing:
         for slot in (*self.params, *self.buffers):
             slot.join()
         slots = (*self.params, *self.buffers)
-        self.places = [(slot.table, slot.name) for slot in slots]
+        self.tables = [(slot.table, slot.name) for slot in slots]
         self.tensors = [slot.tensor for slot in slots]
         self.addresses = [slot.address for slot in slots]
 
@@ -113,7 +113,7 @@ class Sharing:
 
     def gather(self) -> tuple[list[Any], list[Any], bool]:
         """The tensors of parameters and buffers now, and whether they are the graph's own memory."""
-        tensors = [table[name] for table, name in self.places]
+        tensors = [table[name] for table, name in self.tables]
         isSame = all(map(is_, tensors, self.tensors))
         if isSame and (COUNTER.version is not self.mark or [t.data_ptr() for t in tensors] != self.addresses):
             self.join()
