@@ -35,6 +35,7 @@ from puregraph.graph.analysis.footprint import Footprint
 from puregraph.graph.analysis.stages import stages
 from puregraph.graph.analysis.summary import summary
 from puregraph.graph.backward import BackwardGraph
+from puregraph.graph.derived import Derived
 from puregraph.graph.function import Function
 from puregraph.graph.input import Input
 from puregraph.graph.module import Module
@@ -84,6 +85,7 @@ __all__ = [
     "ArgumentError",
     "AutoDiffException",
     "BackwardGraph",
+    "Derived",
     "Calculator",
     "Callback",
     "CheckError",

@@ -42,6 +42,7 @@ GUIDES = {  # in the order in which people come
         "training",
         "checkpoints",
         "weights",
+        "derived",
         "pictures",
         "notation",
     ],

@@ -98,7 +98,7 @@ class Uniform:
         return rng.uniform(-self.bound, self.bound, shape)
 
 
-class Orthogonal:
+class OrthogonalStart:
     """A matrix with orthonormal rows or columns, times `gain`; leading axes are flattened.
 
     Source    Saxe, McClelland, Ganguli 2014, arXiv:1312.6120
@@ -135,7 +135,7 @@ SCHEMES: dict[str, Callable[[float, float], Start]] = {  # from the fan f and ws
     "he": lambda f, w: Normal(math.sqrt(2.0 / f)),  # He et al. 2015, arXiv:1502.01852, eq. 10
     "gaussian": lambda f, w: Normal(w),
     "uniform": lambda f, w: Uniform(w),
-    "orthogonal": lambda f, w: Orthogonal(w),
+    "orthogonal": lambda f, w: OrthogonalStart(w),
 }
 
 

@@ -57,7 +57,7 @@ class LinkedNode(ForeignAttributes):
         if parents is not None:
             self.addBackwards(parents)
         for argument, parent in keywords.items() if keywords else ():
-            if argument not in mod.arguments:
+            if argument not in mod.arguments and argument not in mod.ruleNames:
                 raise GraphError(
                     f"at '{self.name}' ({self.label}): no input is named {argument!r}; "
                     f"its inputs are {', '.join(mod.arguments)}"
@@ -140,6 +140,16 @@ class LinkedNode(ForeignAttributes):
         return tuple(indices)
 
     @property
+    def handed(self) -> dict[str, Edge]:
+        """The edges into parameters that other nodes compute, by name."""
+        names = {link.argument for link in self.bwds} - {None}
+        if not names or self.module.isGraph:
+            return {}
+        names -= set(self.module.arguments)
+        links = [link for link in self.bwds if link.argument in names]
+        return {str(link.argument): (link.node, link.slots[0] if link.slots else 0) for link in links}
+
+    @property
     def sources(self) -> list[Edge | None]:
         """The edge into each argument, in the order of the module's inputs; None for an optional one left out.
 
@@ -164,6 +174,7 @@ class LinkedNode(ForeignAttributes):
             return positional
         twice = [name for name in inputs.names[: len(positional)] if name in named]
         rest = inputs.names[len(positional) :]
+        named = {name: edge for name, edge in named.items() if name in inputs.names}
         missing = [name for name in rest if name not in named and name not in inputs.optional]
         if twice or missing or len(positional) > len(inputs.names):
             wanted = f"{plural(len(inputs.names), 'input')} ({', '.join(inputs.names)})"

@@ -172,10 +172,12 @@ class Stored(Settable, Kept):
                 f"{type(owner).__name__}: {name} is a {self.kind} of shape {show(self.shape)}; its array is set by "
                 f"{name}.data = ..."
             )
-        if value is not None and not isinstance(value, Stored):
+        if value is not None and not isinstance(value, (Stored, DerivedKind)):
             raise UnknownAttributeError(successorText(owner, name, self.kind, value))
         if value is not None and len(value.shape) != len(self.shape):
             raise ShapeError(Fault(f"{name} with as many axes as {show(self.shape)}", show(value.shape)))
+        if isinstance(value, DerivedKind):
+            DerivedKind.changes += 1
 
     def isOwn(self, array: Any) -> bool:
         """True if an array is the one that `data` returns now."""
@@ -234,6 +236,25 @@ class Stored(Settable, Kept):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({show(self.shape)}, {self.dtype})"
+
+
+class DerivedKind(Kept):
+    """Marks what replaces a parameter and is computed, see `graph.derived`.
+
+    `changes` counts how often one was put to a module or taken from it, after which graphs unfold otherwise.
+    """
+
+    changes = 0
+    shape: tuple[int, ...]
+    storedOf: Any
+    baked: Any
+    isWanted: Any
+
+    def checkSuccessor(self, owner: Any, name: str, value: Any) -> None:
+        """Accept a parameter, another one that is computed, or None."""
+        if value is not None and not isinstance(value, (Stored, DerivedKind)):
+            raise UnknownAttributeError(successorText(owner, name, "derived parameter", value))
+        DerivedKind.changes += 1
 
 
 def scaled(array: Any, factor: float) -> Any:

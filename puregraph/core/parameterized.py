@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from puregraph.core.base.dtype import isFloating
 from puregraph.core.errors import PuregraphError
-from puregraph.core.param import Param, State
+from puregraph.core.param import DerivedKind, Param, State, Stored
 from puregraph.core.versioning import COUNTER, Versioned
 
 PRECISIONS = ("float32", "tf32", "bfloat16", "float16")  # how a GPU may calculate with what is kept in float32
@@ -56,12 +57,31 @@ class Parameterized(Versioned):
     @property
     def params(self) -> dict[str, Param]:
         """The trainable arrays by name."""
-        return StoredArrays((name, p) for name, p in vars(self).items() if isinstance(p, Param))
+        return StoredArrays(self.storedOf(Param))
 
     @property
     def states(self) -> dict[str, State]:
         """The running statistics by name."""
-        return StoredArrays((name, s) for name, s in vars(self).items() if isinstance(s, State))
+        return StoredArrays(self.storedOf(State))
+
+    def storedOf(self, kind: type[Stored]) -> Iterator[tuple[str, Any]]:
+        """The Params or States by name; those of a derived parameter by its name and theirs, such as W.v."""
+        for name, value in vars(self).items():
+            if isinstance(value, kind):
+                yield name, value
+            elif isinstance(value, DerivedKind):
+                yield from ((f"{name}.{inner}", stored) for inner, stored in value.storedOf(kind))
+
+    def derived(self) -> list[Any]:
+        """The parameters that are computed from others."""
+        return [value for value in vars(self).values() if isinstance(value, DerivedKind)]
+
+    def bake(self) -> Any:
+        """Replace each parameter that is computed by one that holds its array now. Returns the module."""
+        for name, value in list(vars(self).items()):
+            if isinstance(value, DerivedKind):
+                setattr(self, name, value.baked())
+        return self
 
     @property
     def trainable(self) -> bool:
@@ -99,8 +119,10 @@ class Parameterized(Versioned):
         """The bytes of the parameters."""
         return sum(p.nbytes for p in self.params.values())
 
-    def wants(self, param: Param | State | None) -> bool:
+    def wants(self, param: Param | State | DerivedKind | None) -> bool:
         """True if a parameter gets a gradient: in training mode, unless it is frozen."""
+        if isinstance(param, DerivedKind):
+            return self.isTraining and param.isWanted()
         return self.isTraining and isinstance(param, Param) and param.trainable
 
     def trainMode(self) -> Any:
@@ -118,6 +140,8 @@ class Parameterized(Versioned):
         if self.isFrozen:
             self.thawedMode = train
         self.isTraining = train and not self.isFrozen
+        for derived in self.derived():
+            derived.setMode(train)
 
     def calcMode(self, mode: Any) -> Any:
         """Set the precision of computation by name, or convert parameters and states to a dtype.

@@ -46,6 +46,9 @@ def inferShapes(steps: Steps, inputShapes: list[Any], dtypes: list[Any] | None =
         numbers = step.args[: step.inputs]
         inshapes = [known[n] for n in numbers]
         outs, fault = shapesFrom(step, inshapes, steps) if unknown.isdisjoint(numbers) else (None, None)
+        if step.computed:
+            fault = fault or handedFault(step, known, steps)
+            outs = None if fault else outs
         outs = outs and fresh.named(step.path, step.module, withValues(step.module, inshapes, outs))
         outtypes, wrong = dtypesFrom(step, [kinds[n] for n in numbers], steps) if dtypes is not None else ([], None)
         rows.append(StepShapes(step, inshapes, outs, fault or wrong, outtypes))
@@ -183,6 +186,16 @@ def shapesFrom(step: GraphStep, inshapes: list[Any], steps: Steps) -> tuple[list
         ) from error
     checkRule(result, step)
     return result if isinstance(result, list) else [result], None
+
+
+def handedFault(step: GraphStep, known: list[Any], steps: Steps) -> Fault | None:
+    """The fault of a parameter that another step computes, if it has another shape than the module's own."""
+    for name, number in step.handed:
+        wanted, shape = getattr(step.module, name), known[number]
+        if wanted is not None and shape is not None and tuple(shape) != tuple(wanted.shape):
+            where = f"{name} of shape {show(wanted.shape)}"
+            return locate(Fault(where, show(shape)), step, steps)._replace(source=f"'{steps.producer[number]}'")
+    return None
 
 
 def locate(fault: Fault, step: GraphStep, steps: Steps) -> Fault:

@@ -20,14 +20,18 @@ from puregraph.core.base.dtype import inferredType, isFloating, isNumeric
 from puregraph.core.base.keywords import KeepsInitArgs
 from puregraph.core.errors import DtypeError, GraphError, PuregraphError, UnknownAttributeError, need, plural
 from puregraph.core.linkednode import checkName, nodeInstead
-from puregraph.core.param import Param, State, Stored, successorText
+from puregraph.core.param import DerivedKind, Param, State, Stored, successorText
 from puregraph.core.parameterized import Parameterized
 from puregraph.core.shape import asShape, asValue, fits, product, valueOf
 from puregraph.core.tracer import tracerOf
 from puregraph.graph.node import Node
 
 Shape = tuple[Any, ...]
-PARAMETER = (Stored, type(None))  # what an attribute is that rules take: a Param, a State, or one that was left out
+PARAMETER = (
+    Stored,
+    DerivedKind,
+    type(None),
+)  # what rules take: a Param, a State, or one that was left out
 OFPARAMS = "it belongs to parameters: set it on each of net.params.values(), or learnRate on the optimizer"
 OFARRAYS = "an array of parameters is set by its name, such as fc.{}.data"
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from puregraph.core.base.dtype import isFloating
 from puregraph.core.errors import GraphError, GraphWarning, UnknownAttributeError, plural
-from puregraph.core.param import Param, State
+from puregraph.core.param import DerivedKind, Param, State
 from puregraph.core.parameterized import StoredArrays
 from puregraph.core.traversal import parents, postorder
 from puregraph.core.versioning import COUNTER, isVersioned
@@ -94,11 +94,12 @@ class NodeGraph(Module):
         if known is not None and known[0] is mark:
             return known[1]
         sizes = inputCounts(self, count)
-        key, now = sum(sizes), nestedVersions(self)
+        key, inside = sum(sizes), nestedVersions(self)
+        now = inside, DerivedKind.changes
         if key not in self.cache or self.cache[key][0] != now:
             self.checked.clear()
             self.backwards.clear()
-            for inner in postorder([self], graphsIn)[:-1] if now and not innerKnown else ():
+            for inner in postorder([self], graphsIn)[:-1] if inside and not innerKnown else ():
                 inner.steps(innerKnown=True)
             self.cache[key] = now, self.unfold(sizes)
         unfolded = self.cache[key][1]
@@ -160,7 +161,10 @@ class NodeGraph(Module):
         """(path, array, the path that it is stored under) wherever a module has one."""
         owners: dict[int, str] = {}
         for step in self.steps().items:
+            handed = {name for name, _ in step.handed}
             for name, array in getattr(step.module, kind).items():
+                if name in handed:  # another node computes it here
+                    continue
                 path = f"{step.path}.{name}"
                 yield path, array, owners.setdefault(id(array), path)
 
@@ -177,6 +181,11 @@ class NodeGraph(Module):
     def unfreeze(self) -> Any:
         for module in self.modules().values():
             module.unfreeze()
+        return self
+
+    def bake(self) -> Any:
+        for module in self.modules().values():
+            module.bake()
         return self
 
     def trainMode(self) -> Any:

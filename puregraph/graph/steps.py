@@ -13,6 +13,7 @@ from puregraph.core.base.widen import forwardRule, hasBfloat16
 from puregraph.core.errors import GraphError, PuregraphError, ShapeError, addLocation, show
 from puregraph.core.hooks import HOOKS
 from puregraph.core.machinememory import needOutputs
+from puregraph.core.param import DerivedKind
 from puregraph.core.rules import readBy
 from puregraph.graph.node import Node, located
 
@@ -24,16 +25,32 @@ class GraphStep:
 
     `args` are the numbers of its inputs (the first `inputs` of them) and parameters, `outs` of its outputs. Other nodes
     may read only the `visible` ones. `frees` are the values that are freed after it, each with a flag if a later step
-    still reads its shape. `stored` are the numbers of its parameters and states.
+    still reads its shape. `stored` are the numbers of its parameters and states, `computed` of parameters that other
+    steps compute.
     """
 
-    __slots__ = ("args", "frees", "inputs", "module", "node", "outs", "path", "stored", "visible")
+    __slots__ = ("args", "computed", "frees", "inputs", "module", "node", "outs", "path", "stored", "visible")
 
-    def __init__(self, path: str, node: Node, args: tuple[int, ...], outs: tuple[int, ...], inputs: int):
+    def __init__(
+        self,
+        path: str,
+        node: Node,
+        args: tuple[int, ...],
+        outs: tuple[int, ...],
+        inputs: int,
+        computed: tuple[int, ...] = (),
+    ):
         self.path, self.node, self.module = path, node, node.module
-        self.args, self.outs, self.inputs, self.stored = args, outs, inputs, args[inputs:]
+        self.args, self.outs, self.inputs, self.computed = args, outs, inputs, computed
+        self.stored = tuple([n for n in args[inputs:] if n not in computed]) if computed else args[inputs:]
         self.visible = outs[: len(outs) - len(node.module.hidden)]
         self.frees: tuple[tuple[int, bool], ...] = ()
+
+    @property
+    def handed(self) -> list[tuple[str, int]]:
+        """The parameters that other steps compute: names and numbers."""
+        names = self.module.ruleNames if self.computed else ()
+        return [(name, n) for name, n in zip(names, self.args[self.inputs :]) if n in self.computed]
 
     def call(self, *arguments: Any) -> Any:
         """Call the module's current rule with these arguments."""
@@ -94,15 +111,31 @@ class Steps:
             self.params.append((self.numbers[key], module, name))
         return self.numbers[key]
 
-    def add(self, path: str, node: Node, inputs: tuple[int, ...]) -> tuple[int, ...]:
-        """Append a call of the node's module; the numbers of its outputs."""
+    def derive(self, derived: Any, path: str) -> int:
+        """The number of a parameter that a module computes: that of one step for all its readers."""
+        key = (id(derived), "")
+        if key not in self.numbers:
+            self.numbers[key] = self.add(path, Node(derived), ())[0]
+        return self.numbers[key]
+
+    def add(
+        self, path: str, node: Node, inputs: tuple[int, ...], handed: dict[str, int] | None = None
+    ) -> tuple[int, ...]:
+        """Append a call of the node's module; the numbers of its outputs. `handed` are the numbers of values that take
+        the part of its parameters."""
         module = node.module
         self.makesBfloat16 = self.makesBfloat16 or hasBfloat16([module])
-        params = tuple(self.param(module, name, path) for name in module.ruleNames)
+        computed = dict(handed or {})
+        for name in module.ruleNames:
+            if name not in computed and isinstance(vars(module).get(name), DerivedKind):
+                computed[name] = self.derive(vars(module)[name], f"{path}.{name}")
+        params = tuple(
+            computed[name] if name in computed else self.param(module, name, path) for name in module.ruleNames
+        )
         visible = module.outputNames
         names = [path] if len(visible) == 1 else [f"{path}.{n}" for n in visible]
         outs = self.new(path, [*names, *(f"{path}.{n}" for n in module.hidden)])
-        self.items.append(GraphStep(path, node, inputs + params, outs, len(inputs)))
+        self.items.append(GraphStep(path, node, inputs + params, outs, len(inputs), tuple(computed.values())))
         return outs
 
     def declare(self, path: str, node: Node, args: tuple[int, ...]) -> None:
@@ -116,7 +149,12 @@ class Steps:
             if all(n in moved for n in numbers):
                 self.shown.append((clone(node), tuple(moved[n] for n in numbers)))
         for step in inner.items:
-            outs = self.add(f"{path}.{step.path}", clone(step.node), tuple(moved[n] for n in step.args[: step.inputs]))
+            if isinstance(step.module, DerivedKind):
+                moved[step.outs[0]] = self.derive(step.module, f"{path}.{step.path}")
+                continue
+            handed = {name: moved[n] for name, n in step.handed if not isinstance(vars(step.module)[name], DerivedKind)}
+            args = tuple(moved[n] for n in step.args[: step.inputs])
+            outs = self.add(f"{path}.{step.path}", clone(step.node), args, handed)
             moved.update(zip(step.outs, outs, strict=True))
         for step in inner.declared:
             self.declare(f"{path}.{step.path}", step.node, (moved[step.args[0]],))
@@ -125,7 +163,8 @@ class Steps:
     @CachedProperty
     def readValues(self) -> set[int]:
         """The values that some step takes for an input, and the outputs."""
-        return {n for step in self.items for n in step.args[: step.inputs]}.union(self.outputs)
+        read = {n for step in self.items for n in (*step.args[: step.inputs], *step.computed)}
+        return read.union(self.outputs)
 
     @CachedProperty
     def saved(self) -> tuple[list[int], list[tuple[int, Any, str]]]:

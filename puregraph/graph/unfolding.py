@@ -56,7 +56,8 @@ def unfold(graph: Any, sizes: list[int]) -> Steps:
             if node.module.isDeclared:
                 flat.declare(path, node, args)
         else:
-            value[node] = flat.add(path, node, args)
+            handed = {name: value[edge[0]][edge[1]] for name, edge in node.handed.items()}
+            value[node] = flat.add(path, node, args, handed)
     flat.outputs = [value[node][slot] for node, slot in graph.outputs]
     return flat
 

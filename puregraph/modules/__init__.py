@@ -31,13 +31,22 @@ from puregraph.modules.dropout import Dropout, Multinomial
 from puregraph.modules.embedding import Embedder, Position, Prepend
 from puregraph.modules.gathering import Gather, GatherElements, GatherND, ReverseSequence
 from puregraph.modules.gridsample import AffineGrid, GridSample
-from puregraph.modules.identity import Cast, Identity
+from puregraph.modules.identity import Cast, Identity, StopGradient
 from puregraph.modules.joining import Concat, Split
 from puregraph.modules.linear import Linear
 from puregraph.modules.localnorm import LocalResponseNorm, LpNormalize
 from puregraph.modules.normalization import GroupNorm, LayerNorm, RmsNorm
 from puregraph.modules.normreduction import L1Norm, L2Norm, LogSum, LogSumExp, LpNorm, Prod, SumSquares
 from puregraph.modules.pad import Pad
+from puregraph.modules.parametrizations import (
+    FakeQuantise,
+    LoRA,
+    Masked,
+    Orthogonal,
+    SpectralNorm,
+    Standardised,
+    WeightNorm,
+)
 from puregraph.modules.pooling import (
     AvgPool1D,
     AvgPool2D,
@@ -62,6 +71,14 @@ from puregraph.modules.slice import Slice
 from puregraph.modules.softmax import HardMax, LogSoftMax, SoftMax
 
 __all__ = [
+    "StopGradient",
+    "FakeQuantise",
+    "LoRA",
+    "Masked",
+    "Orthogonal",
+    "SpectralNorm",
+    "Standardised",
+    "WeightNorm",
     "Add",
     "AffineGrid",
     "And",

@@ -82,3 +82,36 @@ class Cast(Module):
         yield cls("float64"), [(2, 3)]
         yield cls("int64"), [(2, 3)]
         yield cls("bool"), [(3,)]
+
+
+class StopGradient(Module):
+    """y = x, and no gradient passes: what x depends on is not trained through this node
+
+    Shapes    x any -> y the same
+    Source    PyTorch's detach, TensorFlow's stop_gradient; Bengio, Leonard, Courville 2013, arXiv:1308.3432
+
+    >>> x = Input(name="x").node()
+    >>> net = Graph(x, Linear(3, 3, name="fc")(x) + StopGradient()(Linear(3, 3, name="target")(x)))
+    >>> net.trainMode()(np.ones((2, 3))).shape
+    (2, 3)
+    >>> net.backward(np.ones((2, 3)))
+    >>> net["target"].W.grad is None
+    True
+    """
+
+    isDiscrete = True
+    keepsDtype = True
+    views = True
+    gives = "as taken"
+    flopsPerElement = 0
+
+    def dataShapeFrom(self, x):
+        return x
+
+    def updateData(self, x):
+        return x
+
+    @classmethod
+    def examples(cls):
+        yield cls(), [(3, 4)]
+        yield cls(), [()]

@@ -58,7 +58,7 @@ class _Recurrent(Module):
         need(fits, f"outputs among {', '.join(map(repr, known))}, each once", repr(outputs))
         width = self.sides * self.gates * hsize
         self.W = Param((insize, width), initial.weights(initscheme, insize, hsize, wscale))
-        self.U = Param((hsize, width), _Blocks(initial.Orthogonal(), hsize))
+        self.U = Param((hsize, width), _Blocks(initial.OrthogonalStart(), hsize))
         self.addBiases(width, useBias)
 
     def addBiases(self, width, useBias):

@@ -7,7 +7,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Callable
-from copy import copy
+from copy import copy, deepcopy
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,10 +19,12 @@ from puregraph.core.base.dtype import isBfloat16
 from puregraph.core.device import toHost
 from puregraph.core.dim import Dim
 from puregraph.core.errors import GraphError, PuregraphError, misfit, plural
+from puregraph.core.param import DerivedKind
 from puregraph.core.shape import asShape, isShape
 from puregraph.core.storage.atomicwrite import whole
 from puregraph.graph.graphholder import GraphHolder, leavesIn
 from puregraph.graph.input import Input
+from puregraph.graph.lookup import few
 from puregraph.modules import Linear
 from puregraph.onnx.modelfile import needOnnx
 from puregraph.onnx.opregistry import NEWEST, loadWriters
@@ -83,6 +85,7 @@ def toOnnx(graph: Any, path: Any = None, shapes: Any = None, opset: int | None =
     version = NEWEST if opset is None else opset
     if not OLDEST <= version <= NEWEST:
         raise GraphError(f"toOnnx: wanted an opset from {OLDEST} to {NEWEST}, got {version}")
+    graph = bakedFor(graph)
     inputShapes = shapesFor(graph, shapes)
     if dtypes is not None and len(dtypes) != len(inputShapes):
         raise GraphError(f"toOnnx: wanted {plural(len(inputShapes), 'dtype')}, one for each input, got {len(dtypes)}")
@@ -90,6 +93,19 @@ def toOnnx(graph: Any, path: Any = None, shapes: Any = None, opset: int | None =
     if path is not None:
         store(model, path)
     return model
+
+
+def bakedFor(graph: Any) -> Any:
+    """The graph, or a copy in which arrays replace parameters that are computed from others.
+
+    Raises    GraphError for a parameter that is the output of another node
+    """
+    if any(isinstance(step.module, DerivedKind) for step in graph.steps().items):
+        graph = deepcopy(graph).evalMode().bake()
+    handed = [f"{step.path}.{name}" for step in graph.steps().items for name, _ in step.handed]
+    if handed:
+        raise GraphError(f"toOnnx: {few(handed)} is computed by a node; ONNX is written with weights that are arrays")
+    return graph
 
 
 def shapesFor(graph: Any, shapes: Any) -> list[Any]:

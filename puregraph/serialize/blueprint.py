@@ -23,6 +23,6 @@ STARTS: dict[str, Any] = {
     "Constant": initial.Filled,
     "Normal": initial.Normal,
     "Uniform": initial.Uniform,
-    "Orthogonal": initial.Orthogonal,
+    "Orthogonal": initial.OrthogonalStart,
 }
 STARTNAMES = {start: name for name, start in STARTS.items()}

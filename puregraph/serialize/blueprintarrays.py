@@ -7,13 +7,17 @@ from typing import Any
 
 from puregraph.core.base.dtype import dtypeNamed
 from puregraph.core.errors import CheckpointError, brief, quote
-from puregraph.core.param import Param, Stored
+from puregraph.core.param import DerivedKind, Param, Stored
 from puregraph.core.storage.hdf import RANK
 from puregraph.core.storage.jsoncodec import decode
+from puregraph.core.versioning import COUNTER
 from puregraph.graph import Graph
+from puregraph.graph.derived import Derived
 from puregraph.graph.graphholder import leavesIn
 from puregraph.graph.module import Module
 from puregraph.serialize.blueprint import KINDS
+from puregraph.serialize.blueprintform import checkKeys
+from puregraph.serialize.classnames import classNamed
 
 
 def settle(graph: Graph, blueprint: dict[str, Any]) -> bool:
@@ -22,6 +26,11 @@ def settle(graph: Graph, blueprint: dict[str, Any]) -> bool:
     isChanged = bool(absent or ties)
     if absent or ties or arrays:
         holders = holdersOf(graph)
+        for path, row in blueprint.get("derived", {}).items():
+            holder, name = holderOf(holders, path)
+            vars(holder)[name] = derivedFrom(row, path, holders)
+        DerivedKind.changes += 1
+        COUNTER.version = object()
         for path in absent:
             holder, name = holderOf(holders, path)
             vars(holder)[name] = None
@@ -65,6 +74,21 @@ def holderOf(holders: dict[str, Module], path: Any) -> tuple[Module, str]:
         if isinstance(holder, Module) and name.isidentifier() and not callable(getattr(cls, name, None)):
             return holder, name
     raise CheckpointError(f"no module of the graph holds {path!r:.80}")
+
+
+def derivedFrom(row: Any, path: str, holders: dict[str, Module]) -> Any:
+    """A parameter that is computed, as its row describes it, without arrays; or the same one as another path has."""
+    if type(row) is dict and type(row.get("as")) is str:
+        other, key = holderOf(holders, row["as"])
+        found = vars(other).get(key)
+        if not isinstance(found, Derived):
+            raise CheckpointError(f"{path!r:.80} is the same as {row['as']!r:.80}, which is no derived parameter")
+        return found
+    checkKeys(row, f"the derived parameter {path!r:.80}", {"class": str, "shape": list, "settings": dict})
+    cls = classNamed(row["class"])
+    if not issubclass(cls, Derived):
+        raise CheckpointError(f"the derived parameter {path!r:.80}: {row['class']!r:.80} computes no parameter")
+    return cls.described(shapeOf(row["shape"], path), decode(row["settings"]))
 
 
 def setUp(holders: dict[str, Module], path: str, settings: dict[str, Any]) -> bool:

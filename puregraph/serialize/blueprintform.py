@@ -50,6 +50,8 @@ def checkBlueprint(blueprint: dict[str, Any]) -> None:
     for rule in blueprint.get("rules", []):
         checkRow(rule, "the blueprint's 'rules'", "[class, rule]", 2)
         checkList(rule, "the blueprint's 'rules'", str)
+    if "derived" in blueprint:
+        checkKeys(blueprint, "the blueprint", {"derived": dict})
     for path, about in blueprint["arrays"].items():
         where = f"the array {path!r:.80}"
         checkKeys(about, where, {"kind": str, "dtype": str, "shape": list})

@@ -175,7 +175,7 @@ class BlueprintReader:
             module = self.used(item["module"])
             node = Node(module, None, item.get("name"), self.rule(module, item.get("rule")))
             for parent, slots, argument in item.get("parents", []):
-                if argument is not None and argument not in module.arguments:
+                if argument is not None and argument not in (*module.arguments, *module.ruleNames):
                     raise CheckpointError(f"{node} has no input {argument!r:.80}")
                 node.addBackwards((pick(nodes, parent), slots), argument)
             nodes.append(node)

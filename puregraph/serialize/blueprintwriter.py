@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any
 
 from puregraph.core.errors import CheckpointError
-from puregraph.core.param import Param, Stored
+from puregraph.core.param import DerivedKind, Param, Stored
 from puregraph.core.rules import REGISTRY, candidates
 from puregraph.core.storage.jsoncodec import encode
 from puregraph.graph import Graph
@@ -35,6 +35,7 @@ def toBlueprint(graph: Graph) -> dict[str, Any]:
     writer.write(graph)
     arrays = {p: setting(a) for p, a in {**graph.params, **graph.states}.items()}
     rules = ruleNamesOf(graph)
+    derived = derivedIn(graph)
     absent = [f"{s.path}.{n}" for s in graph.steps().items for n in missing(s.module)]
     return {
         "version": VERSION,
@@ -43,6 +44,7 @@ def toBlueprint(graph: Graph) -> dict[str, Any]:
         "ties": graph.ties,
         "absent": list(dict.fromkeys(absent)),
         **({"rules": rules} if rules else {}),
+        **({"derived": derived} if derived else {}),
     }
 
 
@@ -56,6 +58,26 @@ def ruleNamesOf(graph: Graph) -> list[list[str]]:
         if not registered.asked
     }
     return [list(pair) for pair in sorted(pairs)]
+
+
+def derivedIn(graph: Graph) -> dict[str, Any]:
+    """The parameters that are computed, by path: class, shape and settings, or the path of the same one before."""
+    rows: dict[str, Any] = {}
+    owners: dict[int, str] = {}
+    for step in graph.steps().items:
+        for name in step.module.ruleNames:
+            value: Any = vars(step.module).get(name)
+            if isinstance(value, DerivedKind):
+                path = f"{step.path}.{name}"
+                owner = owners.setdefault(id(value), path)
+                rows[path] = {"as": owner} if owner != path else derivedRow(value, path)
+    return rows
+
+
+def derivedRow(derived: Any, path: str) -> dict[str, Any]:
+    """The description of a parameter that is computed."""
+    row = {"class": nameOf(type(derived), f"at '{path}'"), "shape": [int(n) for n in derived.shape]}
+    return {**row, "settings": encode(derived.settings, path)}
 
 
 def missing(module: Module) -> list[str]:

@@ -238,6 +238,8 @@ def wrongShapes(case: Case) -> None:
 
 def gradient(case: Case) -> None:
     """Along a random direction in each argument, the gradient rule gives what central differences in float64 give."""
+    if getattr(case.module, "passesStraight", False):
+        return
     outputs = case.run()
     seeds = case.seeds(outputs)
     grads = case.gradients(outputs)
