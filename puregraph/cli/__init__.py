@@ -98,10 +98,10 @@ def parser() -> argparse.ArgumentParser:
     drawn.add_argument("-o", "--output", metavar="FILE", required=True, help="net.svg, net.html, net.dot or net.png")
     drawn.add_argument("--depth", metavar="N", help="groups nested deeper become one box each")
     drawn.add_argument("--repeats", action="store_true", help="draw equal groups in a row one by one")
-    inspected = command("inspect", runInspect, "list the contents of a checkpoint, without building the model")
-    inspected.add_argument("file", metavar="FILE", help="a checkpoint that graph.save wrote")
+    inspected = command("inspect", runInspect, "list the contents of a checkpoint or a file of weights")
+    inspected.add_argument("file", metavar="FILE", help="a checkpoint, or a file of weights such as net.safetensors")
     inspected.add_argument(
-        "--format", choices=checkpoint.FORMATS, default="puregraph", help="the library that wrote it"
+        "--format", choices=checkpoint.FORMATS, help="the library that wrote a checkpoint; default: by its content"
     )
     foreign = command("onnx", runOnnx, "print an ONNX model as a graph; convert or compare it")
     foreign.add_argument("file", metavar="FILE", help="an ONNX model")

@@ -1,4 +1,4 @@
-"""Inspect command: the contents of a checkpoint, without building the model."""
+"""Inspect command: the contents of a checkpoint or of a file of weights, without building the model."""
 
 from __future__ import annotations
 
@@ -9,15 +9,20 @@ from typing import Any
 from puregraph.cli.terminal import aligned, printJson
 from puregraph.cli.usageerror import UsageError
 from puregraph.core.errors import printable, quote, show
+from puregraph.core.storage.archive import TITLE
 from puregraph.core.storage.jsoncodec import decode
 from puregraph.graph.analysis.summary import bytesText, cut
 from puregraph.serialize import checkpoint
+from puregraph.serialize.weights.readers import HEAD, readerOf, readWeights
 
 
 def runInspect(options: argparse.Namespace) -> int:
-    """Print the contents of a checkpoint."""
+    """Print the contents of a checkpoint or of another program's file of weights."""
     if not Path(options.file).is_file():
         raise UsageError(f"there is no file {options.file!r}")
+    if options.format is None and isForeign(options.file):
+        inspectWeights(options)
+        return 0
     contents = checkpoint.contents(options.file, options.format)
     if options.json:
         printJson(contentsJson(contents), options.out)
@@ -47,6 +52,34 @@ def runInspect(options: argparse.Namespace) -> int:
     for line in aligned(list(facts.items())):
         print(printable(line))
     return 0
+
+
+def isForeign(path: str) -> bool:
+    """True for a file of weights of another program, which begins as no checkpoint does."""
+    with open(path, "rb") as file:
+        head = file.read(HEAD)
+        return not head.startswith(TITLE) and readerOf(head, path, file) is not None
+
+
+def inspectWeights(options: argparse.Namespace) -> None:
+    """Print the names, shapes, dtypes and sizes of the arrays in a file of weights."""
+    with readWeights(options.file) as weights:
+        arrays = [
+            {"name": name, "shape": list(t.shape), "dtype": t.dtype, "bytes": t.nbytes} for name, t in weights.items()
+        ]
+        if options.json:
+            printJson({"format": weights.format, "arrays": arrays}, options.out)
+            return
+        rows = [
+            (quote(name)[1:-1], show(t.shape), t.dtype, "" if t.nbytes is None else bytesText(t.nbytes))
+            for name, t in weights.items()
+        ]
+        for line in aligned(rows, right=(3,)) if rows else ():
+            print(line)
+        print()
+        total = sum(t.nbytes or 0 for t in weights.values())
+        for line in aligned([("format", weights.format), ("arrays", f"{len(rows)}, {bytesText(total)}")]):
+            print(printable(line))
 
 
 def trainerFacts(saved: dict[str, Any]) -> dict[str, str]:

@@ -432,6 +432,21 @@ def test_inspect_of_what_is_no_checkpoint(run, checkpoint):
     assert (code, "not a puregraph checkpoint" in err) == (1, True)
 
 
+def test_inspect_lists_the_weights_of_other_programs(run, folder):
+    from puregraph.weights import writeWeights
+
+    arrays = {"fc.weight": np.zeros((3, 5), np.float32), "steps": np.zeros((), np.int64)}
+    for name in ("net.safetensors", "net.npz"):
+        writeWeights(name, arrays)
+        code, out, _ = run("inspect", name)
+        lines = [line.split() for line in out.splitlines()]
+        assert code == 0 and ["fc.weight", "(3,", "5)", "float32", "60", "B"] in lines
+        assert ["format", name.split(".")[1]] in lines and ["arrays", "2,", "68", "B"] in lines
+    code, out, _ = run("inspect", "--json", "net.safetensors")
+    first = next(row for row in json.loads(out)["arrays"] if row["name"] == "fc.weight")
+    assert (first["shape"], first["dtype"], first["bytes"]) == ([3, 5], "float32", 60)
+
+
 # doctor ---------------------------------------------------------------------------------------------------------------
 
 

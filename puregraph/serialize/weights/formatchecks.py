@@ -15,6 +15,7 @@ ONNXFIELDS = {1: 0, 2: 2, 3: 2, 4: 2, 5: 0, 6: 2, 7: 2, 8: 2, 14: 2, 20: 2, 25: 
 GRAPH = 7
 MOSTFIELDS = 100_000
 KERASNAMES = {"config.json", "model.weights.h5"}
+KERASFIRST = {b"metadata.json", b"config.json", b"model.weights.h5"}
 
 
 def isHdf(head: bytes, suffix: str, file: BinaryIO) -> bool:
@@ -33,8 +34,10 @@ def isPuzzle(head: bytes, suffix: str, file: BinaryIO) -> bool:
 
 
 def isKerasZip(head: bytes, suffix: str, file: BinaryIO) -> bool:
-    """A `.keras` file is a zip archive of a configuration and weights."""
-    if not head.startswith(b"PK\3\4"):
+    """A `.keras` file is a zip archive of a configuration and weights, whatever its suffix."""
+    if not head.startswith(ZIP):
+        return False
+    if suffix != ".keras" and not KERASFIRST & {firstMember(head)}:
         return False
     try:
         with zipfile.ZipFile(file) as archive:

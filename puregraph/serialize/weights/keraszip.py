@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import io
 import re
-import zipfile
-import zlib
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any, BinaryIO
@@ -20,32 +18,21 @@ from puregraph.core.storage.hdffile import HdfFile
 from puregraph.core.storage.jsoncodec import loads
 from puregraph.serialize.weights.kerasfile import describe
 from puregraph.serialize.weights.weightfile import WeightFile
+from puregraph.serialize.weights.zipmembers import STORED, ZipMembers
 
 CONFIG, ABOUT, WEIGHTS = "config.json", "metadata.json", "model.weights.h5"
-CHUNK = 1 << 22
 LEVELS = 100  # models in models
 
 
 def opened(file: BinaryIO, source: str) -> WeightFile:
     """Describe the weights in a `.keras` file."""
-    length = file.seek(0, 2)
-    budget = Budget(length)
-    try:
-        archive = zipfile.ZipFile(file)
-        infos = archive.infolist()
-        budget.spend("nodes", len(infos))
-        members = {info.filename: info for info in infos}
-        if len(members) != len(infos):
-            raise CheckpointError("its archive holds two files of one name")
-        if WEIGHTS not in members:
-            raise CheckpointError(f"its archive has no {WEIGHTS}; it holds {', '.join(map(quote, list(members)[:5]))}")
-        about = {}
-        for name in (CONFIG, ABOUT):
-            if name in members:
-                about[name] = jsonOf(name, unpacked(archive, members[name], budget), budget)
-        hdf = HdfFile(member(archive, members[WEIGHTS], file, budget))
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError) as error:
-        raise CheckpointError(f"its archive is damaged or not supported: {error!s:.200}") from error
+    members = ZipMembers(file)
+    budget = Budget(members.data.size)
+    budget.spend("nodes", len(members))
+    if WEIGHTS not in members:
+        raise CheckpointError(f"its archive has no {WEIGHTS}; it holds {', '.join(map(quote, list(members)[:5]))}")
+    about = {name: jsonOf(name, unpacked(members, name, budget), budget) for name in (CONFIG, ABOUT) if name in members}
+    hdf = HdfFile(weightsIn(members, file, budget))
     config, version = about.get(CONFIG), about.get(ABOUT)
     weights = describe(hdf, source, file.close)
     weights.format = "keras"
@@ -64,32 +51,20 @@ def jsonOf(name: str, text: bytes, budget: Budget) -> Any:
         raise CheckpointError(f"its {name} is not JSON: {error!s:.200}") from None
 
 
-def unpacked(archive: zipfile.ZipFile, info: zipfile.ZipInfo, budget: Budget) -> bytes:
+def unpacked(members: ZipMembers, name: str, budget: Budget) -> bytes:
     """The bytes of a file in the archive, whose checksum is compared."""
-    budget.spend("bytes of arrays", info.file_size)
-    with archive.open(info) as file:
-        data = file.read(info.file_size + 1)
-    if len(data) != info.file_size:
-        raise CheckpointError(
-            f"{quote(info.filename)} in its archive has not the {info.file_size} bytes that it declares"
-        )
-    return data
+    budget.spend("bytes of arrays", members[name].size)
+    return members.bytesOf(name, members[name].size)
 
 
-def member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, file: BinaryIO, budget: Budget) -> BinaryIO:
-    """A file of the archive to read from: a window onto the archive where it is not compressed."""
-    if info.compress_type != zipfile.ZIP_STORED or info.flag_bits & 1:
-        return io.BytesIO(unpacked(archive, info, budget))
-    with archive.open(info) as stored:  # compares the local header with the directory
-        size = 0
-        while data := stored.read(CHUNK):  # its end compares the checksum
-            size += len(data)
-    file.seek(info.header_offset + 26)
-    names = file.read(4)
-    start = info.header_offset + 30 + int.from_bytes(names[:2], "little") + int.from_bytes(names[2:], "little")
-    if size != info.file_size:
-        raise CheckpointError(f"{quote(info.filename)} in its archive is cut off")
-    return FileWindow(file, start, size)  # type: ignore[return-value]
+def weightsIn(members: ZipMembers, file: BinaryIO, budget: Budget) -> BinaryIO:
+    """The weights to read from: a window onto the archive where it is not compressed."""
+    member = members[WEIGHTS]
+    if member.method != STORED:
+        return io.BytesIO(unpacked(members, WEIGHTS, budget))
+    for _ in members.chunks(member):  # compares the checksum
+        pass
+    return FileWindow(file, member.offset, member.size)  # type: ignore[return-value]
 
 
 class FileWindow:

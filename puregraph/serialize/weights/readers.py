@@ -45,6 +45,7 @@ READERS: list[Reader] = [
     Reader("gguf", isGguf, "puregraph.serialize.weights.ggufweights"),
     Reader("tflite", isTflite, "puregraph.serialize.weights.tfliteweights"),
     Reader("npy", lambda head, suffix, file: head.startswith(b"\x93NUMPY"), "puregraph.serialize.weights.npzfile"),
+    Reader("keras", isKerasZip, "puregraph.serialize.weights.keraszip"),
     Reader("npz", isNpz, "puregraph.serialize.weights.npzfile"),
     Reader("torch", isTorchZip, "puregraph.serialize.weights.torchfile"),
     Reader("torch", isTorchOlder, "puregraph.serialize.weights.torchfile"),
@@ -52,7 +53,6 @@ READERS: list[Reader] = [
     Reader("safetensors index", isIndex, "puregraph.serialize.weights.shardedfile"),
     Reader("puzzlelib", isPuzzle, "puregraph.compat.puzzleweights"),
     Reader("hdf5", isHdf, "puregraph.serialize.weights.kerasfile"),
-    Reader("keras", isKerasZip, "puregraph.serialize.weights.keraszip"),
     Reader("onnx", isOnnx, "puregraph.serialize.weights.onnxweights"),
 ]
 

@@ -35,6 +35,16 @@ class StoredTensor:
         """Number of elements."""
         return prod(self.shape)
 
+    @property
+    def nbytes(self) -> int | None:
+        """Bytes of its elements in the file; None for a block format."""
+        if self.dtype in NARROW:
+            return self.size * NARROW[self.dtype].itemsize
+        try:
+            return self.size * np.dtype(self.dtype).itemsize
+        except TypeError:
+            return None
+
     def read(self, widen: bool = True) -> np.ndarray:
         """Read the elements into a new array; what numpy has no dtype for is widened to float32, exactly.
 
