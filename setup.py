@@ -63,6 +63,7 @@ EXTRAS = {
         "pandas>=2",
         "safetensors>=0.4",
         "torch==2.13.0",
+        "expecttest",  # which the list of optimizers in torch.testing imports
         "transformers>=5",
     ],
     "lint": ["mypy==2.4.1", "ruff==0.17.5"],
