@@ -201,7 +201,8 @@ def checkCost(cost: Module, shape: Any) -> None:
     Raises    GraphError naming it
     """
     if shape != ():
-        raise GraphError(f"{type(cost).__name__}: wanted a cost of one number, got shape {shape}")
+        hint = '; give it reduction="mean" or "sum"' if getattr(cost, "reduction", "") == "none" else ""
+        raise GraphError(f"{type(cost).__name__}: wanted a cost of one number, got shape {shape}{hint}")
 
 
 def costSlots(net: Any, cost: Any) -> list[int]:

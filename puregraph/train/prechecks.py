@@ -234,6 +234,13 @@ def checkParams(trainer: Any) -> None:
     parts = getattr(trainer.cost, "costs", {})
     counting = [name for name, cost in parts.items() if not getattr(cost, "isPlainMean", True)]
     cut = [f"{name}={n}" for name in ("accumulate", "grains") if (n := getattr(trainer, name) or 1) > 1]
+    summed = [cost for cost in parts.values() or [trainer.cost] if getattr(cost, "reduction", "mean") == "sum"]
+    if summed and cut:
+        warnUser(
+            f'{cut[0]}: {type(summed[0]).__name__} has reduction="sum", but a step takes the mean of the sums of its '
+            "parts, and so is not that of one large batch",
+            GraphWarning,
+        )
     if counting and cut:
         warnUser(
             f"{cut[0]}: the cost of {few(counting)} is a mean over the positions that count, taken of each part by "

@@ -98,13 +98,6 @@ def test_only_one_file_looks_behind_public_interfaces(private):
     assert not found, f"{', '.join(found)}: {private} belongs into introspection.py, with the reason"
 
 
-def test_a_file_of_costs_holds_one_public_class():
-    for source in SOURCES:
-        if source.name.split(".")[1:2] == ["costs"] and source.path.name != "__init__.py":
-            public = [node.name for node in source.tree.body if isinstance(node, ast.ClassDef) and node.name[0] != "_"]
-            assert len(public) <= 1, f"{source.path.relative_to(ROOT)} holds {', '.join(public)}: one file, one class"
-
-
 @pytest.mark.parametrize(
     "text",
     [

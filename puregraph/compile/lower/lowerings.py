@@ -1,6 +1,7 @@
 """The lowering rules: imported so that all are declared before a step is lowered; calls without one run in numpy."""
 
 from puregraph.compile.lower import copies
+from puregraph.ops.alignment import lowering as alignment
 from puregraph.ops.attention import lowering as attention
 from puregraph.ops.convolution import lowering as convolution
 from puregraph.ops.gather import lowering as gather
@@ -9,4 +10,4 @@ from puregraph.ops.product import lowering as product
 from puregraph.ops.recurrent import lowering as recurrent
 from puregraph.ops.reduction import lowering as reduction
 
-__all__ = ["attention", "convolution", "copies", "gather", "pooling", "product", "recurrent", "reduction"]
+__all__ = ["alignment", "attention", "convolution", "copies", "gather", "pooling", "product", "recurrent", "reduction"]

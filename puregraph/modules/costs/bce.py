@@ -1,6 +1,7 @@
 """BCE: binary cross-entropy of logits."""
 
 from puregraph.core.arguments import NotNegative
+from puregraph.modules.costs.cost import REDUCTION
 from puregraph.modules.costs.pointwisecost import PointwiseCost
 from puregraph.ops.gather.labels import checkFractions
 
@@ -22,8 +23,8 @@ class BCE(PointwiseCost):
 
     formula = "posWeight * target * softplus(-x) + (1 - target) * softplus(x)"
 
-    def __init__(self, posWeight: NotNegative = 1.0, name=None):
-        super().__init__(name, posWeight=posWeight)
+    def __init__(self, posWeight: NotNegative = 1.0, name=None, reduction: REDUCTION = "mean"):
+        super().__init__(name, reduction=reduction, posWeight=posWeight)
 
     def updateData(self, x, target, sampleWeight=None):
         checkFractions(target)
@@ -36,3 +37,5 @@ class BCE(PointwiseCost):
     def examples(cls):
         yield cls(), [(4, 3), (4, 3)]
         yield cls(posWeight=2.5), [(6, 1), (6, 1), (6,)]
+        yield cls(reduction="sum"), [(4, 3), (4, 3)]
+        yield cls(reduction="none"), [(4, 3), (4, 3), (4,)]

@@ -1,18 +1,13 @@
 """CrossEntropy: softmax and negative log-likelihood in one, stable for any logits."""
 
-from numbers import Integral
-
 import numpy as np
 
-from puregraph.core import device
-from puregraph.core.accumulate import needPlain
 from puregraph.core.arguments import Argument, Fraction, Whole, optional
-from puregraph.core.base.dtype import inferredType
 from puregraph.core.base.widen import widen
-from puregraph.core.errors import ArgumentError, need, show
-from puregraph.core.param import State
-from puregraph.graph.module import Module
-from puregraph.modules.costs.pointwisecost import alongSamples, needWeights
+from puregraph.core.errors import need, show
+from puregraph.modules.costs.classweights import norm
+from puregraph.modules.costs.cost import REDUCTION, alongSamples, needWeights
+from puregraph.modules.costs.nll import NLL
 from puregraph.ops.gather.labels import classIndex
 from puregraph.ops.gather.reference import gather, putClass, takeClass
 from puregraph.ops.reduction.entropy import entropyGrad
@@ -22,16 +17,18 @@ AXES = Argument(
     "1, or -1 where the classes are on the last axis", lambda v: isinstance(v, int) and v in (1, -1) and v is not True
 )
 ONEHOT = "a label for each position, not one-hot"
+PROBABILITIES = "SoftCrossEntropy takes probabilities"
 
 
-class CrossEntropy(Module):
+class CrossEntropy(NLL):
     """cost = sum_i l_i / sum_i w[label_i],   l_i = -(1 - s) w[label_i] ln p[i, label_i] - s / c sum_k w_k ln p[i, k]
 
     p = softmax(x) over the c classes, on axis 1, or on the last one with `axis` -1; i runs over batch and spatial
     positions, those labelled `ignoreIndex` or with a class of weight 0 left out, so that the mean over a data set does
     not depend on how it is cut into batches; w are the class `weights`, 1 by default; s is the `smoothing`,
     which gives that share of each label to all classes alike. Where no position counts, cost and gradient are 0. With a
-    `sampleWeight` v each l_i is multiplied by v of its sample, and the divisor stays as it is.
+    `sampleWeight` v each l_i is multiplied by v of its sample, and the divisor stays as it is. With `reduction` "sum"
+    nothing is divided, with "none" the cost is every l_i, 0 where the position is left out.
 
     `weights` is a weight for each class, or a dict from every class to its weight. No label is left out unless
     `ignoreIndex` says which, such as -1 or, in data made for PyTorch, -100. float16 is computed in float32. The
@@ -39,7 +36,7 @@ class CrossEntropy(Module):
     less there than memory does.
 
     Shapes    x (n, c, *spatial), or (n, *spatial, c) with axis -1, labels (n, *spatial) of integers, perhaps
-              sampleWeight (n,) -> a scalar
+              sampleWeight (n,) -> a scalar, or as labels with "none"
     Source    Bishop 2006, Pattern Recognition and Machine Learning, eq. 4.108; Szegedy et al. 2015, arXiv:1512.00567,
               section 7 (smoothing)
     Raises    ShapeError if labels do not fit x, or weights the classes; ArgumentError for weights that cannot be meant;
@@ -48,20 +45,20 @@ class CrossEntropy(Module):
 
     reads = ("sampleWeight", "weights", "p", "index")
     hidden = ("p", "index")
-    indices = ("labels",)
-    needsFloats = True
     takes = "scores"
     flopsPerElement = 5
 
     def __init__(
-        self, weights=None, ignoreIndex: optional(Whole) = None, smoothing: Fraction = 0.0, axis: AXES = 1, name=None
+        self,
+        weights=None,
+        ignoreIndex: optional(Whole) = None,
+        smoothing: Fraction = 0.0,
+        axis: AXES = 1,
+        name=None,
+        reduction: REDUCTION = "mean",
     ):
-        super().__init__(name)
-        self.ignoreIndex, self.smoothing, self.axis = ignoreIndex, smoothing, axis
-        self.weights = None
-        if weights is not None:
-            weightList = classWeights(weights)
-            self.weights = State((len(weightList),), _Given(weightList), np.float64)
+        super().__init__(weights, ignoreIndex, name, reduction)
+        self.smoothing, self.axis = smoothing, axis
 
     def dataShapeFrom(self, x, labels, sampleWeight=None):
         need(len(x) >= 2, "(n, classes, ...)", x)
@@ -74,13 +71,13 @@ class CrossEntropy(Module):
         if self.weights is not None:
             need(classes == self.weights.size, f"{self.weights.size} classes, as many as weights", x)
         needWeights(sampleWeight, x)
-        return ()
+        return labels if self.reduction == "none" else ()
 
     def hint(self, x, labels, other):
         """A hint for labels that do not fit x; `other` is the label shape that would fit with the classes in the other
         axis."""
         if labels == x:
-            return f"{ONEHOT}: give target.argmax(axis={self.axis})"
+            return f"{ONEHOT}: give target.argmax(axis={self.axis}); {PROBABILITIES}"
         if labels[-1:] == (1,) and len(labels) == len(x):
             return "give target[..., 0]"
         if labels != other:
@@ -89,10 +86,6 @@ class CrossEntropy(Module):
             return "axis=1 takes them from there"
         order = (0, len(x) - 1, *range(1, len(x) - 1))
         return f"Transpose({order}) behind the network brings them there from the last axis, axis=-1 takes them from it"
-
-    def dataTypeFrom(self, x, labels, sampleWeight=None):
-        inferredType(self, (x, labels))
-        return x
 
     def hiddenShapeFrom(self, x, labels, sampleWeight=None):
         return [x, labels]
@@ -108,19 +101,23 @@ class CrossEntropy(Module):
         total = summed(e, 1, keepdims=True)
         log = np.log(total)
         share, smooth = self.shares(index, weights, z)
-        count = norm(share)
+        count = norm(share) if self.reduction == "mean" else 1
         if sampleWeight is not None:
             share, smooth = share * alongSamples(sampleWeight, share), smooth * alongSamples(sampleWeight, smooth)
-        cost = (share * (log[:, 0] - takeClass(z, index))).sum()
+        isSum, cost = self.reduction != "none", share * (log[:, 0] - takeClass(z, index))
+        cost = cost.sum() if isSum else cost
         if self.smoothing:
-            cost = (1 - self.smoothing) * cost + (smooth * (log - z)).sum()
+            spread = smooth * (log - z)
+            cost = (1 - self.smoothing) * cost + (spread.sum() if isSum else spread.sum(axis=1))
         return (cost / count).astype(x.dtype), self.asGiven(e / total).astype(x.dtype), index
 
     def updateGrad(self, grad, x, labels, *others, needs):
         weight, weights = [None, *others[:-3]][-2:]  # the first may be absent
         p, index = self.second(widen(others[-2])), others[-1]
         share, smooth = self.shares(index, weights, p)
-        scale = widen(grad) / norm(share)
+        scale = widen(grad) / norm(share) if self.reduction == "mean" else widen(grad)
+        if self.reduction == "none":
+            share, smooth, scale = share * scale, smooth * scale[:, None], np.ones_like(scale, shape=())
         ofWeight = None
         if weight is not None:
             if needs[2]:
@@ -132,20 +129,6 @@ class CrossEntropy(Module):
             target = self.targets(share, smooth, index, p)
             slope = (p * target.sum(axis=1, keepdims=True) - target) * scale
         return (self.asGiven(slope).astype(x.dtype), None, ofWeight, None)[: len(needs)]
-
-    @property
-    def isPlainMean(self):
-        """True if all positions have equal weight, whatever their labels."""
-        return self.weights is None and self.ignoreIndex is None
-
-    def counted(self, labels):
-        """The divisor of the mean for these labels, as a batch weighs in the mean over several; None: its samples."""
-        if self.isPlainMean:
-            return None
-        isCounted = labels != self.ignoreIndex if self.ignoreIndex is not None else labels == labels
-        if self.weights is None:
-            return isCounted.sum()
-        return (self.weights.materialize()[labels * isCounted] * isCounted).sum()
 
     def second(self, x):
         """A view with the classes on axis 1."""
@@ -174,12 +157,6 @@ class CrossEntropy(Module):
         smoothed = self.smoothing / like.shape[1] * (share > 0).astype(like.dtype)[:, None]
         return share, smoothed * weights.reshape(-1, *(1,) * (like.ndim - 2))
 
-    def sample(self, rng, x, labels, *more):
-        chosen = rng.integers(0, x[self.axis], labels)
-        if self.ignoreIndex is not None:
-            chosen = np.where(rng.random(labels) < 0.2, self.ignoreIndex, chosen)
-        return [rng.standard_normal(x), chosen, *map(rng.random, more)]
-
     @classmethod
     def examples(cls):
         yield cls(), [(4, 3), (4,)]
@@ -190,57 +167,7 @@ class CrossEntropy(Module):
         yield cls(weights=[1.0, 0.25], ignoreIndex=1, smoothing=0.3), [(6, 2, 2), (6, 2)]
         yield cls(), [(4, 3), (4,), (4,)]
         yield cls(axis=-1), [(2, 3, 2, 4), (2, 3, 2)]
+        yield cls(reduction="sum"), [(4, 3), (4,), (4,)]
+        yield cls(weights=[1.0, 0.25], ignoreIndex=1, smoothing=0.3, reduction="none"), [(6, 2, 2), (6, 2), (6,)]
         yield cls(weights=[1.0, 0.25], ignoreIndex=1, smoothing=0.3, axis=-1), [(4, 3, 2), (4, 3), (4,)]
         yield cls(weights=[1.0, 0.25], ignoreIndex=1, smoothing=0.3), [(6, 2, 2), (6, 2), (6,)]
-
-
-def classWeights(weights):
-    """The weights of all classes, in order, from a list or a dict by class.
-
-    Raises    ArgumentError for other keys than the classes, and for weights that are not finite or below 0
-    """
-    if isinstance(weights, dict):
-        isNumbered = all(isinstance(k, Integral) for k in weights)
-        wanted = range(min(int(max(weights, default=-1)) + 1, 1000) if isNumbered else len(weights))
-        if set(weights) != set(wanted):
-            missing = [str(k) for k in wanted if isNumbered and k not in weights]
-            hint = f"; give {', '.join(missing):.60} a weight too, 1 changes nothing" if missing else ""
-            raise ArgumentError(
-                "CrossEntropy: wanted weights by the numbers of the classes, from 0 on, one for each class, "
-                f"got the keys {', '.join(map(repr, weights)) or 'none'}{hint}"
-            )
-        weights = [weights[k] for k in wanted]
-    needPlain(weights, "CrossEntropy, weights")
-    try:
-        array = np.asarray(device.toHost(weights), np.float64)
-    except (TypeError, ValueError):
-        array = None
-    if array is None or array.ndim != 1 or not array.size:
-        raise ArgumentError(
-            f"CrossEntropy: wanted weights as a list of numbers, one for each class, or a dict of them by class, "
-            f"got {weights!r:.60}"
-        )
-    wrong = ~(np.isfinite(array) & (array >= 0))
-    if wrong.any() or not array.any():
-        k = int(wrong.argmax())
-        raise ArgumentError(
-            "CrossEntropy: wanted weights of at least 0, finite, and not all 0, "
-            + (f"got {array[k]} for class {k}" if wrong.any() else f"got {array.size} zeros")
-        )
-    return array.tolist()
-
-
-class _Given:
-    """Initializer with fixed values."""
-
-    def __init__(self, values):
-        self.values = tuple(values)
-
-    def __call__(self, rng, shape):
-        return np.array(self.values, np.float64)
-
-
-def norm(share):
-    """The divisor of the sum: the total weight, or 1 if that is 0."""
-    total = share.sum()
-    return total + (total == 0)

@@ -4,20 +4,20 @@ from functools import cache
 
 import numpy as np
 
-from puregraph.core.base.dtype import needFloats
 from puregraph.core.base.widen import widen
-from puregraph.core.errors import FormulaError, need, show
+from puregraph.core.errors import FormulaError, need
 from puregraph.core.shape import product
-from puregraph.graph.module import Module
 from puregraph.graph.pointwise import asGradient
+from puregraph.modules.costs.cost import REDUCTION, Cost, alongSamples
 from puregraph.ops.formula import Formula
 
 NAMES = ("x", "target")
 
 
-class PointwiseCost(Module):
+class PointwiseCost(Cost):
     """cost = mean of formula(x, target); 0 where there is nothing to take the mean of. With a `sampleWeight` w the
-    terms of sample i are multiplied by w_i: cost = 1 / size(x) sum_i w_i sum_j formula(x_ij, target_ij).
+    terms of sample i are multiplied by w_i: cost = 1 / size(x) sum_i w_i sum_j formula(x_ij, target_ij). With
+    `reduction` "sum" nothing is divided, with "none" the cost has a term for each element.
 
         class MSE(PointwiseCost):
             formula = "(x - target) ** 2"
@@ -26,7 +26,8 @@ class PointwiseCost(Module):
     no class at all. Targets may be integers or bools; float targets get a gradient too. float16 is computed
     and summed in float32.
 
-    Shapes    x and target of one shape (n, ...), perhaps sampleWeight (n,) -> a scalar; nothing broadcasts
+    Shapes    x and target of one shape (n, ...), perhaps sampleWeight (n,) -> a scalar, or x with "none"; nothing
+              broadcasts
     Source    the gradient is the formula's derivative, over the number of elements
     Raises    FormulaError for a formula that cannot be read; ShapeError for a target of another shape
     """
@@ -34,8 +35,8 @@ class PointwiseCost(Module):
     reads = (*NAMES, "sampleWeight")
     formula = "(x - target) ** 2"
 
-    def __init__(self, name=None, formula=None, **constants):
-        super().__init__(name)
+    def __init__(self, name=None, formula=None, reduction: REDUCTION = "mean", **constants):
+        super().__init__(name, reduction)
         if type(self) is PointwiseCost and formula is None and not (name or "cost").isidentifier():
             raise FormulaError(
                 f"PointwiseCost: wanted a formula, as in PointwiseCost(formula={name!r}), got it as the name"
@@ -45,24 +46,13 @@ class PointwiseCost(Module):
             raise FormulaError(f"{type(self).__name__}: wanted a formula of x and target, got {self.formula}")
         self.formula.numpy(NAMES)  # a name that is neither is an error now
 
-    def dataShapeFrom(self, x, target, sampleWeight=None):
+    def termShape(self, x, target):
         need(x == target, x, target, f"the target has the shape of x, nothing broadcasts: {remedy(x, target)}")
-        needWeights(sampleWeight, x)
-        return ()
-
-    def dataTypeFrom(self, x, target, sampleWeight=None):
-        needFloats([("x", x)])
         return x
-
-    def updateData(self, x, target, sampleWeight=None):
-        terms = self.terms(widen(x), widen(target))
-        if sampleWeight is not None:
-            terms = terms * alongSamples(sampleWeight, terms)
-        return (terms.sum() / max(x.size, 1)).astype(x.dtype)
 
     def updateGrad(self, grad, x, target, *others, needs):
         weight = others[0] if len(others) > 1 else None  # one that was left out may be None, or absent
-        share = widen(grad) / max(x.size, 1)
+        share = widen(grad) / max(x.size, 1) if self.reduction == "mean" else widen(grad)
         slope = share if weight is None else share * alongSamples(weight, x)
         values = np.broadcast_to(slope, x.shape), widen(x), widen(target)
         gx, gt = slopes(self.formula)
@@ -80,9 +70,11 @@ class PointwiseCost(Module):
     def weightGrad(self, share, x, target, weight):
         """The gradient of each sample's weight: its own share of the cost."""
         terms = self.terms(x, target)
-        return (share * terms.sum(axis=tuple(range(1, terms.ndim)))).astype(weight.dtype)
+        axes = tuple(range(1, terms.ndim))
+        total = share * terms.sum(axis=axes) if self.reduction != "none" else (share * terms).sum(axis=axes)
+        return total.astype(weight.dtype)
 
-    def flopsFrom(self, x, target, sampleWeight=None):
+    def flopsFrom(self, x, *others):
         return (self.formula.flops + 1) * product(x)
 
     @classmethod
@@ -92,6 +84,8 @@ class PointwiseCost(Module):
         else:
             yield cls(), [(4, 3), (4, 3)]
             yield cls(), [(2, 3, 2, 1), (2, 3, 2, 1), (2,)]
+            yield cls(reduction="sum"), [(4, 3), (4, 3), (4,)]
+            yield cls(reduction="none"), [(4, 3), (4, 3), (4,)]
 
 
 @cache
@@ -99,21 +93,6 @@ def slopes(formula):
     """For x and target, the function (share, x, target) -> share times the formula's derivative."""
     gradient = formula.gradient(NAMES, seed="share")
     return [gradient[name].numpy(("share", *NAMES)) for name in NAMES]
-
-
-def needWeights(sampleWeight, x):
-    """Refuse weights that are not one for each sample.
-
-    Raises    ShapeError for another shape
-    """
-    if sampleWeight is not None:
-        need(len(x) > 0, "(n, ...), samples along the first axis", x)
-        need(sampleWeight == x[:1], f"sampleWeight of shape {show(x[:1])}", sampleWeight, "one weight for each sample")
-
-
-def alongSamples(weight, like):
-    """The sample weights, shaped to broadcast along the first axis of an array, in the dtype of computation."""
-    return widen(weight).reshape(-1, *(1,) * (like.ndim - 1))
 
 
 def remedy(x, target):

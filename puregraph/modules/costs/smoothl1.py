@@ -2,6 +2,7 @@
 
 from puregraph.core.arguments import NotNegative
 from puregraph.modules.costs.abs import Abs
+from puregraph.modules.costs.cost import REDUCTION
 from puregraph.modules.costs.pointwisecost import PointwiseCost
 
 
@@ -17,11 +18,11 @@ class SmoothL1(PointwiseCost):
 
     formula = "d = x - target; where(abs(d) < beta, 0.5 * d * d / beta, abs(d) - 0.5 * beta)"
 
-    def __init__(self, beta: NotNegative = 1.0, name=None):
+    def __init__(self, beta: NotNegative = 1.0, name=None, reduction: REDUCTION = "mean"):
         if beta:
-            super().__init__(name, beta=beta)
+            super().__init__(name, reduction=reduction, beta=beta)
         else:
-            super().__init__(name, Abs.formula)
+            super().__init__(name, Abs.formula, reduction)
 
     @classmethod
     def examples(cls):

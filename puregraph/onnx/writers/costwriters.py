@@ -73,14 +73,20 @@ def labelsOf(step: OnnxStep) -> tuple[str, str | None]:
 
 
 def average(step: OnnxStep, terms: str, count: str, rank: int, real: Any) -> None:
-    """The terms, weighted by sample where weights are given, summed and divided by a count."""
+    """The terms, weighted by sample where weights are given, and reduced as the cost says: by default to their mean."""
+    reduction = step.module.reduction
     if len(step.inputs) > 2 and step.inputs[2] is not None:
         weight = converted(step, step.inputs[2], step.indtypes[2], real)
         weight = step.op("Unsqueeze", weight, step.whole(*range(1, rank))) if rank > 1 else weight
         terms = step.op("Mul", terms, weight)
-    total = reduced(step, "ReduceSum", terms, tuple(range(rank)))
     isLast = real == step.dtypes[0]
-    y = step.op("Div", total, count, out=step.y if isLast else None)
+    out = step.y if isLast else None
+    if reduction == "none":
+        y = step.op("Identity", terms, out=out) if isLast else terms
+    elif reduction == "sum":
+        y = reduced(step, "ReduceSum", terms, tuple(range(rank)), out=out)
+    else:
+        y = step.op("Div", reduced(step, "ReduceSum", terms, tuple(range(rank))), count, out=out)
     if not isLast:
         step.op("Cast", y, out=step.y, to=kindOf(step.dtypes[0]))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from puregraph.autodiff.joint.remat import CotangentInput, Exposed, Outline, Parameter
 from puregraph.graph.backward import Accumulate, Gradient
+from puregraph.modules.costs import Cost
 from puregraph.onnx.gradients.gradientregistry import ANYSIZE, GRADIENTS, loadGradients
 from puregraph.onnx.onnxwriter import OnnxStep, kindOf, writesOnnx
 from puregraph.onnx.rules.opensizes import forAnySize
@@ -19,6 +20,12 @@ def traced(step: OnnxStep) -> None:
         forAnySize(step, writeRule)
     else:
         write(step)
+
+
+@writesOnnx(Cost)
+def cost(step: OnnxStep) -> None:
+    """The calls of the rule; data checks, such as of labels, are left out."""
+    forAnySize(step, writeRule)
 
 
 @writesOnnx(Gradient)

@@ -1,0 +1,1 @@
+"""Alignments of sequences: the sum over all ways to align labels with time steps."""
