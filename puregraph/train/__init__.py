@@ -27,7 +27,27 @@ from puregraph.train.figures import Figures
 from puregraph.train.history import History
 from puregraph.train.interrupt import Interrupt
 from puregraph.train.meters import Meters, Waiting
-from puregraph.train.metrics import F1, MAE, Accuracy, ClassCounts, Confusion, Metric, Precision, Recall, TopK
+from puregraph.train.metrics import (
+    F1,
+    MAE,
+    MAPE,
+    R2,
+    RMSE,
+    Accuracy,
+    ClassCounts,
+    Confusion,
+    DiceScore,
+    ExplainedVariance,
+    Kappa,
+    Matthews,
+    MeanIoU,
+    Metric,
+    Pearson,
+    Precision,
+    Recall,
+    SquaredError,
+    TopK,
+)
 from puregraph.train.modes import Holders
 from puregraph.train.objective import Objective
 from puregraph.train.ratefinder import RateCurve, findRate
@@ -39,6 +59,16 @@ __all__ = [
     "F1",
     "MAE",
     "Accuracy",
+    "DiceScore",
+    "ExplainedVariance",
+    "Kappa",
+    "MAPE",
+    "Matthews",
+    "MeanIoU",
+    "Pearson",
+    "R2",
+    "RMSE",
+    "SquaredError",
     "Announcement",
     "Bar",
     "Calculator",

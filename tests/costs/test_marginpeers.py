@@ -310,7 +310,7 @@ def test_the_margin_of_arcface_is_an_angle(rng):
     wanted = -scores.log_softmax(1)[isRight].mean()
     wanted.backward()
     assert (angles[isRight] + 0.4 < np.pi).all()
-    np.testing.assert_allclose(value, wanted.item(), rtol=1e-9)
+    np.testing.assert_allclose(value, wanted.item(), rtol=1e-7)  # lengths of 0 are guarded by a tiny number
     np.testing.assert_allclose(cost.grad[0], X.grad.numpy(), atol=1e-8)
     np.testing.assert_allclose(cost.W.grad, W.grad.numpy(), atol=1e-8)
 

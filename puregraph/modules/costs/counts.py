@@ -4,6 +4,7 @@ from puregraph.core.arguments import Argument, Flag, isNumber
 from puregraph.modules.costs.cost import REDUCTION
 from puregraph.modules.costs.pointwisecost import PointwiseCost
 
+Above0 = Argument("a finite number above 0", lambda value: isNumber(value) and value > 0)
 Power = Argument("a number between 1 and 2", lambda value: isNumber(value) and 1 < value < 2)
 STIRLING = "where(target > 1, target * log(maximum(target, 1)) - target + 0.5 * log(2 * pi * maximum(target, 1)), 0)"
 
@@ -21,7 +22,9 @@ class Poisson(PointwiseCost):
 
     formula = "exp(x) - target * x"
 
-    def __init__(self, logs: Flag = True, full: Flag = False, epsilon=1e-8, name=None, reduction: REDUCTION = "mean"):
+    def __init__(
+        self, logs: Flag = True, full: Flag = False, epsilon: Above0 = 1e-8, name=None, reduction: REDUCTION = "mean"
+    ):
         text = self.formula if logs else "x - target * log(x + epsilon)"
         constants = {} if logs else {"epsilon": epsilon}
         super().__init__(name, f"{text} + {STIRLING}" if full else text, reduction, **constants)

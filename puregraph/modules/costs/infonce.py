@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from puregraph.core.arguments import Argument, isNumber
+from puregraph.core.arguments import Argument, Flag, isNumber
 from puregraph.core.errors import need, show
 from puregraph.core.tracer import arrayLike
 from puregraph.modules.costs.cost import REDUCTION, Cost
@@ -34,7 +34,7 @@ class InfoNCE(Cost):
     Raises    ShapeError for other shapes; ArgumentError for a temperature that is not above 0
     """
 
-    def __init__(self, temperature: Above0 = 0.1, both=False, name=None, reduction: REDUCTION = "mean"):
+    def __init__(self, temperature: Above0 = 0.1, both: Flag = False, name=None, reduction: REDUCTION = "mean"):
         super().__init__(name, reduction)
         self.temperature, self.both = temperature, both
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from puregraph.core.arguments import Number, choice
+from puregraph.core.arguments import Flag, Number, choice
 from puregraph.core.errors import need, show
 from puregraph.modules.costs.cost import REDUCTION, Cost
 from puregraph.ops.formula import Formula
@@ -110,7 +110,7 @@ class Triplet(Cost):
         self,
         margin: Number = 1.0,
         distance: choice("euclidean", "manhattan", "squared", "cosine") = "euclidean",
-        swap=False,
+        swap: Flag = False,
         name=None,
         reduction: REDUCTION = "mean",
     ):

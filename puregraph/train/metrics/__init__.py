@@ -1,6 +1,7 @@
 """Metrics: figures that are gathered batch by batch, on the host."""
 
 from puregraph.train.metrics.accuracy import Accuracy
+from puregraph.train.metrics.classagreement import DiceScore, Kappa, Matthews, MeanIoU
 from puregraph.train.metrics.classcounts import ClassCounts
 from puregraph.train.metrics.confusion import Confusion
 from puregraph.train.metrics.f1 import F1
@@ -8,6 +9,27 @@ from puregraph.train.metrics.mae import MAE
 from puregraph.train.metrics.metric import Metric
 from puregraph.train.metrics.precision import Precision
 from puregraph.train.metrics.recall import Recall
+from puregraph.train.metrics.regression import MAPE, R2, RMSE, ExplainedVariance, Pearson, SquaredError
 from puregraph.train.metrics.topk import TopK
 
-__all__ = ["F1", "MAE", "Accuracy", "ClassCounts", "Confusion", "Metric", "Precision", "Recall", "TopK"]
+__all__ = [
+    "Accuracy",
+    "ClassCounts",
+    "Confusion",
+    "DiceScore",
+    "ExplainedVariance",
+    "F1",
+    "Kappa",
+    "MAE",
+    "MAPE",
+    "Matthews",
+    "MeanIoU",
+    "Metric",
+    "Pearson",
+    "Precision",
+    "R2",
+    "RMSE",
+    "Recall",
+    "SquaredError",
+    "TopK",
+]
