@@ -38,21 +38,21 @@ class Slot:
 
     `rule`  the rule that updates it, if the optimizer has several; otherwise None
     `part`  the range of elements (begin, end) whose state is in this process; None: all elements
-    `split` the slots of parts of the parameter, of any elements, which hold the state instead of this slot
+    `sharding` says who holds which part, of what order of the elements; None: all elements are here
 
     >>> optimizer = Adam().setupOn(Sequential(Linear(3, 1, name="fc")))
     >>> [(slot.path, slot.param.shape, slot.step) for slot in optimizer.slots]
     [('fc.W', (3, 1), 0), ('fc.b', (1,), 0)]
     """
 
-    __slots__ = ("applied", "arrays", "param", "part", "path", "rule", "split", "step")
+    __slots__ = ("applied", "arrays", "param", "part", "path", "rule", "sharding", "step")
 
     def __init__(self, path: str, param: Any, arrays: dict[str, Any] | None = None, step: int = 0):
         self.path, self.param, self.arrays, self.step = path, param, arrays or {}, step
         self.applied = -1  # the version of the gradient that was applied last
         self.part: tuple[int, int] | None = None
         self.rule: Any = None
-        self.split: Any = None
+        self.sharding: Any = None
 
     def begin(self, path: str) -> Slot:
         """Return this slot, set to the parameter's path. Gradients from before the set-up no longer count as lost."""
@@ -74,7 +74,7 @@ class Slot:
     @property
     def hasState(self) -> bool:
         """True if this process has the state of at least one element."""
-        return self.split is None and (self.part is None or self.part[0] < self.part[1])
+        return self.part is None or self.part[0] < self.part[1]
 
     def blank(self) -> Any:
         """Zeros like the parameter; float32 for one of 16 bits."""

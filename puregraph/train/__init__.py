@@ -3,7 +3,9 @@
 import warnings
 from typing import Any
 
-from puregraph.distributed.dataparallel import Columns, GrainPass, LockStep, ParamPiece, ShardedUpdate, SharedStep
+from puregraph.distributed.dataparallel import Columns, GrainPass, LockStep, SharedStep
+from puregraph.distributed.sharding import ParamShard as ParamPiece
+from puregraph.distributed.sharding import ShardedUpdate
 from puregraph.train.announcing import Announcement, NativeHint
 from puregraph.train.calculator import Calculator
 from puregraph.train.callbacks import (

@@ -37,7 +37,7 @@ class EpochLoop:
             raise PuregraphError(
                 f"{name}: it asks for more than one gradient of a step; train in one process, one grain"
             )
-        self.shared = self.dividedStep(count) if count > 1 or trainer.stages or trainer.tensor else None
+        self.shared = self.dividedStep() if count > 1 or trainer.stages or trainer.tensor else None
         trainer.callbacks = callbacksFrom(trainer.callbacks)  # to which any may have been appended
         self.isWatched = any(map(looksAtSteps, trainer.callbacks))
         self.isFirst = not trainer.world.rank
@@ -149,17 +149,17 @@ class EpochLoop:
         if isLess or slotsOf(trainer.optimizer) != shared.slots:
             trainer.optimizer.zeroGradParams()
             shared.gatherWeights()
-            self.shared = shared = self.dividedStep(trainer.grains or size)
+            self.shared = shared = self.dividedStep()
         return shared
 
-    def dividedStep(self, count: int) -> SharedStep:
-        """A division of steps into that number of grains, and perhaps of the network into stages, or its tensors."""
+    def dividedStep(self) -> SharedStep:
+        """A division of steps into grains, and perhaps of the network into stages, or its tensors."""
         trainer = self.trainer
         kind: Any = SharedStep if trainer.tensor is None else TensorStep
         if trainer.stages is not None:
             isLocked = any(map(isSynchronized, trainer.net.modules().values()))
             kind = LockedPipelineStep if isLocked else PipelineStep
-        trainer.shared = kind(trainer, count)
+        trainer.shared = kind(trainer)
         return trainer.shared
 
     def gatherWeights(self, isWanted: bool = True) -> None:

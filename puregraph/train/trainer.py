@@ -18,10 +18,8 @@ from puregraph.core.errors import ArgumentError, DataError, NotFiniteError
 from puregraph.core.late import Late
 from puregraph.data.batches import checkedSize
 from puregraph.distributed import world
-from puregraph.distributed.dataparallel.shardedsave import saveDivided
-from puregraph.distributed.dataparallel.shardedupdate import isDivided
-from puregraph.distributed.pipeline.pipelinegrid import checkStages
-from puregraph.distributed.tensor.tensorgrid import checkTensor
+from puregraph.distributed.sharding.shardedstate import isSharded, saveSharded
+from puregraph.distributed.worlds.mesh import checkStages, checkTensor
 from puregraph.graph.module import Module
 from puregraph.ops.native.threads.blas import oneThread, openBlas
 from puregraph.optimizers.multioptimizer import optimizerFrom
@@ -246,8 +244,8 @@ class Trainer(ChecksKeywords, Figures, Settable):
         if self.shared is not None:
             self.shared.gatherWeights()
         optimizer, extra = self.setupOptimizer(), {"trainer": state.stateFrom(self)}
-        if isDivided(optimizer):
-            return saveDivided(self.world, path, self.net, optimizer, extra)
+        if isSharded(optimizer):
+            return saveSharded(self.world, path, self.net, optimizer, extra)
         return None if self.world.rank and path is not None else save(path, self.net, optimizer, extra)
 
     @takes(path=FileSource)

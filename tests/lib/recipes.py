@@ -25,7 +25,7 @@ from puregraph import (
     Trainer,
     Transpose,
 )
-from puregraph.distributed.dataparallel.shardedupdate import wholeState
+from puregraph.distributed.sharding.shardedstate import wholeState
 from puregraph.models import gpt, mlp
 
 GRAINS = {"grains": 8, "progress": "none"}
@@ -175,7 +175,7 @@ def hashOf(trainer):
     found = hashlib.sha256()
     for _, stored in sorted({**trainer.net.params, **trainer.net.states}.items()):
         found.update(stored.data.tobytes())
-    for _, array in sorted(wholeState(trainer.world, trainer.optimizer).items()):
+    for _, array in sorted(wholeState(trainer.optimizer).items()):
         found.update(np.asarray(array).tobytes())
     rows = [{name: value for name, value in row.items() if name != "seconds"} for row in trainer.history]
     found.update(json.dumps(rows, sort_keys=True).encode())

@@ -17,9 +17,10 @@ from puregraph import SGD, Adam, BatchNorm, CrossEntropy, Dropout, Linear, Momen
 from puregraph.cli import main
 from puregraph.core.errors import ArgumentError, ShapeError
 from puregraph.distributed import Cluster, CountingWorld, LinkSpeed
-from puregraph.distributed.dataparallel import DataParallelPlan, shardedupdate
+from puregraph.distributed.dataparallel import DataParallelPlan
 from puregraph.distributed.pipeline import PipelinePlan
 from puregraph.distributed.plan.measure import linkFrom
+from puregraph.distributed.sharding import shardedupdate
 from puregraph.distributed.worlds import current
 from puregraph.models import mlp
 from puregraph.train import FunctionCallback

@@ -14,7 +14,7 @@ from puregraph import SGD, Adam, CrossEntropy, DataError, Linear, PuregraphError
 from puregraph.distributed import CountingWorld, World
 from puregraph.distributed.collectives.treenorm import treeNorm
 from puregraph.distributed.collectives.treesum import BLOCK, cutsOf
-from puregraph.distributed.dataparallel import shardedupdate
+from puregraph.distributed.sharding import shardedupdate
 from puregraph.distributed.worlds import current
 
 pytestmark = pytest.mark.usefixtures("longIfSlow")
@@ -23,7 +23,7 @@ OUTCOMES = """
 import json, sys, recipes
 from rankpool import patch
 from puregraph.distributed import world
-from puregraph.distributed.dataparallel import shardedupdate
+from puregraph.distributed.sharding import shardedupdate
 found = recipes.outcomes(sys.argv[1].split(","), shard="gradients")
 patch(shardedupdate, "BUCKET", 50)  # elements: weights are exchanged in many parts
 found["state"] = recipes.outcomes(["perceptron", "convolutional"], shard="state")

@@ -10,10 +10,10 @@ from rankpool import ran, ranAlone
 
 from puregraph import SGD, Adam, CrossEntropy, DataError, GraphError, Linear, Relu, Sequential, Trainer
 from puregraph.distributed import CountingWorld, Grains, TreeSum, World
-from puregraph.distributed.collectives.treenorm import treeNorm
-from puregraph.distributed.pipeline import GrainSums, PipelineGrid, PipelineSchedule, StageMove
+from puregraph.distributed.collectives.treenorm import scatteredNorm, treeNorm
+from puregraph.distributed.pipeline import GrainSums, PipelineSchedule, StageMove
 from puregraph.distributed.pipeline.packedarray import blank, packed, unpacked
-from puregraph.distributed.pipeline.scatterednorm import scatteredNorm
+from puregraph.distributed.worlds.mesh import meshFor
 
 pytestmark = pytest.mark.usefixtures("longIfSlow")
 
@@ -52,12 +52,12 @@ def test_interleaved_stages_wait_less_and_each_keeps_no_more_microbatches(stages
 
 @pytest.mark.parametrize(("size", "stages", "grid"), [(4, 4, (4, 1)), (8, 4, (4, 2)), (3, 2, (1, 3)), (2, 4, (2, 1))])
 def test_processes_share_stages_and_grains(size, stages, grid):
-    found = [PipelineGrid(CountingWorld(size, rank), stages) for rank in range(size)]
-    assert {(each.positions, each.replicas) for each in found} == {grid}
-    assert sorted(s for each in found for s in each.own if not each.replica) == list(range(stages))
-    assert all((each.across.size, each.along.size) == grid[::-1] for each in found)
-    assert [each.across.rank for each in found] == [each.replica for each in found]
-    assert [each.along.rank for each in found] == [each.position for each in found]
+    found = [meshFor(CountingWorld(size, rank), stages) for rank in range(size)]
+    assert {(each.stage.size, each.data.size) for each in found} == {grid}
+    assert sorted(s for each in found for s in each.stagesOf(stages) if not each.data.index) == list(range(stages))
+    assert all((each.data.world.size, each.stage.world.size) == grid[::-1] for each in found)
+    assert [each.data.world.rank for each in found] == [each.data.index for each in found]
+    assert [each.stage.world.rank for each in found] == [each.stage.index for each in found]
 
 
 @pytest.mark.parametrize("count", [1, 3, 8])

@@ -24,8 +24,9 @@ from puregraph import (
     Sequential,
     Trainer,
 )
-from puregraph.distributed import CountingWorld, Grains
-from puregraph.distributed.tensor import TensorGrid, splitTensors
+from puregraph.distributed import CountingWorld
+from puregraph.distributed.tensor import splitTensors
+from puregraph.distributed.worlds.mesh import meshFor
 from puregraph.graph import Graph
 from puregraph.graph.input import Input
 from puregraph.models import gpt, mlp, multiHeadAttention
@@ -160,14 +161,12 @@ def test_a_word_that_no_part_has_is_refused():
 
 @pytest.mark.parametrize(("size", "parts", "grid"), [(4, 4, (4, 1)), (8, 4, (4, 2)), (3, 4, (1, 3)), (6, 4, (2, 3))])
 def test_processes_share_parts_and_grains(size, parts, grid):
-    found = [TensorGrid(CountingWorld(size, rank), parts) for rank in range(size)]
-    assert {(each.positions, each.replicas) for each in found} == {grid}
-    assert all((each.along.size, each.across.size) == grid for each in found)
+    found = [meshFor(CountingWorld(size, rank), tensor=parts) for rank in range(size)]
+    assert {(each.tensor.size, each.data.size) for each in found} == {grid}
+    assert all((each.tensor.world.size, each.data.world.size) == grid for each in found)
     for each in found:
-        bounds = Grains(parts, each.along).bounds
-        owners = [each.rankOf(part, 0) for part in range(parts)]
-        assert owners == [r for r in range(each.positions) for _ in range(bounds[r], bounds[r + 1])]
-        assert each.along.rank == each.position and each.across.rank == each.replica
+        assert each.rankAt(data=0) == each.tensor.index and each.rankAt(tensor=0) == each.data.index * grid[0]
+        assert each.tensor.world.rank == each.tensor.index and each.data.world.rank == each.data.index
 
 
 def test_one_process_with_all_parts_trains_as_the_whole_network():

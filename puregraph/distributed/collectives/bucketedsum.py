@@ -66,6 +66,7 @@ class BucketedSum(TreeSum):
     `labels`   what each of them is, for who waits too long
     `shares`   whether every process gets the whole sum; else its piece of each bucket alone
     `isBrief`  whether the memory of a bucket is let go as soon as it is exchanged, and few are under way at a time
+    `shards`   by bucket where the piece of each process begins in it, and its end; `cuts`, or of nearly one size
     `runs`     by process its piece of each bucket, from where to where
     `total`    the sum of all grains, if it is shared, and `pieces` this process's piece of each bucket of it: from
                `finish` to the next `add`
@@ -86,12 +87,14 @@ class BucketedSum(TreeSum):
         labels: list[str],
         shares: bool = True,
         isBrief: bool = False,
+        cuts: list[list[int]] | None = None,
     ):
         super().__init__(world, grains, bounds[-1], dtype)
         self.bounds, self.labels, self.shares, self.isBrief = bounds, labels, shares, isBrief
         self.sizes = [end - begin for begin, end in pairwise(bounds)]
-        cuts = [(a, cutsOf(size, world.size)) for a, size in zip(bounds, self.sizes)]
-        self.runs = [[(a + within[r], a + within[r + 1]) for a, within in cuts] for r in range(world.size)]
+        self.shards = cuts or [cutsOf(size, world.size) for size in self.sizes]
+        within = list(zip(bounds, self.shards))
+        self.runs = [[(a + ends[r], a + ends[r + 1]) for a, ends in within] for r in range(world.size)]
         self.free: list[list[np.ndarray]] = [[] for _ in labels]
         self.sums: list[BucketRow] = []
         self.chain: list[BucketRow] = []
@@ -198,7 +201,7 @@ class BucketedSum(TreeSum):
     def viewsOf(self, number: int, arena: SharedArena) -> Views:
         """Return views of a bucket in the arena: this process's shard of all sums, its shard of its first sum, which
         becomes the total, and pairs of each other shard of that sum with the owner's total."""
-        rank, cuts = self.world.rank, cutsOf(self.sizes[number], self.world.size)
+        rank, cuts = self.world.rank, self.shards[number]
         pieces = [slice(*pair) for pair in pairwise(cuts)]
         parts: dict[Span, np.ndarray] = {}
         for spans, rows in zip(self.spans, arena.rows):
@@ -210,8 +213,7 @@ class BucketedSum(TreeSum):
 
     def exchangeSent(self, number: int) -> Exchange:
         """The same by messages."""
-        world = self.world
-        cuts = cutsOf(self.sizes[number], world.size)
+        world, cuts = self.world, self.shards[number]
         sent, received = self.sides([row[number] for row in self.sums], cuts)
         yield world.startAllToAll(sent, received)
         if not self.shares:

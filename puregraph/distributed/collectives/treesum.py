@@ -24,9 +24,9 @@ class TreeSum:
     `cuts`  the beginnings of the shards, and the end of the last
     """
 
-    def __init__(self, world: World, grains: Grains, size: int, dtype: np.dtype):
+    def __init__(self, world: World, grains: Grains, size: int, dtype: np.dtype, cuts: list[int] | None = None):
         self.world, self.grains, self.size, self.dtype = world, grains, size, dtype
-        self.cuts = cutsOf(size, world.size)
+        self.cuts = cuts or cutsOf(size, world.size)
         self.spans = [spansIn(grains.count, begin, end) for begin, end in zip(grains.bounds, grains.bounds[1:])]
         self.spare: list[np.ndarray] = []
 

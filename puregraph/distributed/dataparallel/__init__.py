@@ -5,9 +5,6 @@ from puregraph.distributed.dataparallel.gradientexchange import GradientExchange
 from puregraph.distributed.dataparallel.grainpieces import GrainPieces
 from puregraph.distributed.dataparallel.lockedpass import LockedPass
 from puregraph.distributed.dataparallel.lockstep import GrainPass, LockStep
-from puregraph.distributed.dataparallel.shardedupdate import ParamPiece, ShardedUpdate
-from puregraph.distributed.dataparallel.shardedweights import Gathering, OwnedSpan, ShardedWeights
-from puregraph.distributed.dataparallel.shardupdate import ShardUpdate
 from puregraph.distributed.dataparallel.sharedstep import Columns, SharedStep
 from puregraph.distributed.plan.dataparallelplan import Busiest, DataParallelPlan, StepSplit
 from puregraph.distributed.plan.parallelplan import Mix, ParallelPlan
@@ -17,7 +14,6 @@ __all__ = [
     "Busiest",
     "Columns",
     "DeviceExchange",
-    "Gathering",
     "GradientExchange",
     "GrainPieces",
     "GrainPass",
@@ -25,12 +21,7 @@ __all__ = [
     "LockedPass",
     "Mix",
     "ParallelPlan",
-    "OwnedSpan",
-    "ParamPiece",
     "ShardedFootprint",
-    "ShardUpdate",
-    "ShardedWeights",
-    "ShardedUpdate",
     "SharedStep",
     "DataParallelPlan",
     "StepSplit",

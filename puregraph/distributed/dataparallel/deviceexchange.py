@@ -14,9 +14,10 @@ from puregraph.compile.gradientbuckets import GradientBuckets, backwardOrder
 from puregraph.core.param import Param
 from puregraph.distributed.collectives.grains import Grains
 from puregraph.distributed.collectives.treesum import BLOCK
-from puregraph.distributed.dataparallel.gradientexchange import GradientExchange, isOnDevice, predicted
+from puregraph.distributed.dataparallel.gradientexchange import GradientExchange, predicted
 from puregraph.distributed.nccl.agreedcall import REFUSED, STEP
 from puregraph.distributed.nccl.devicetreesum import DeviceTreeSum
+from puregraph.distributed.sharding.sharding import isOnDevice
 
 
 class DeviceExchange:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from puregraph.core.param import Param
 from puregraph.distributed.collectives.bucketedsum import BucketedSum, BucketRow
 from puregraph.distributed.collectives.grains import Grains
 from puregraph.distributed.collectives.treesum import BLOCK
+from puregraph.distributed.sharding.sharding import Sharding, ShardRow, cutsAmong, isOnDevice
 from puregraph.distributed.worlds.countingworld import CountingWorld
 
 
@@ -43,11 +45,25 @@ class GradientExchange:
         names = {id(param): path for path, param in trainer.net.params.items()}
         labels = [f"bucket {n + 1}: {names.get(id(self.params[g[-1]]))}" for n, g in enumerate(buckets.groups) if g]
         isBrief = shard in ("gradients", "parameters")
-        self.tree = BucketedSum(world, grains, dtype, buckets.cuts, labels, not self.isPassing, isBrief)
+        sizes = [end - begin for begin, end in pairwise(buckets.cuts)]
+        cuts = [cutsAmong(row, size, world.size) for row, size in zip(self.rows, sizes)]
+        self.tree = BucketedSum(world, grains, dtype, buckets.cuts, labels, not self.isPassing, isBrief, cuts)
         buckets.predict = partial(predicted, world.size, len(self.tree.spans[world.rank]), not self.isPassing)
         isOverlapped = world.size > 1 and not any(map(isOnDevice, params))
         trainer.objective.buckets = buckets if isOverlapped else None
         self.reached: set[int] = set()
+
+    @property
+    def rows(self) -> list[list[Param]]:
+        """The parameters of each bucket."""
+        return [[self.params[index] for index in group] for group in self.buckets.groups]
+
+    def sharding(self) -> Sharding:
+        """Return the shards of the buckets: this rank updates its piece of each."""
+        world, places = self.grains.world, {id(param): span[0] for param, span in zip(self.params, self.spans)}
+        everyone = range(world.size)
+        rows = [ShardRow(row, cuts, everyone, world.size) for row, cuts in zip(self.rows, self.tree.shards)]
+        return Sharding(world, rows, places, self.buckets.cuts[-1])
 
     def add(self, learn: Callable[[int], list[Any] | None]) -> None:
         """Add up the gradients that `learn` gives of each grain of this process, or hands over itself."""
@@ -142,8 +158,3 @@ def predicted(size: int, sums: int, shares: bool, nbytes: int) -> tuple[str, flo
     if shares:
         world.count("allGather", world.share(nbytes), world.doublings)
     return " + ".join(call.name for call in world.calls), world.seconds
-
-
-def isOnDevice(param: Param) -> bool:
-    """True if a parameter is on a GPU, or will be allocated there."""
-    return device.name() == "cuda" if param.array is None else device.isDeviceArray(param.array)

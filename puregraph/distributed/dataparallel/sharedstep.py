@@ -9,15 +9,19 @@ import numpy as np
 
 from puregraph.core import device
 from puregraph.core.errors import DataError, NotFiniteError
+from puregraph.core.param import Param
 from puregraph.data.batches import Batch, sharedBatch
 from puregraph.data.nonfinite import remedy
 from puregraph.distributed.collectives.grains import Grains
 from puregraph.distributed.collectives.treenorm import treeNorm
 from puregraph.distributed.dataparallel.deviceexchange import exchangeFor
 from puregraph.distributed.dataparallel.lockstep import LockStep, isSynchronized
-from puregraph.distributed.dataparallel.shardedupdate import ShardedUpdate, isOnDevice
-from puregraph.distributed.dataparallel.shardedweights import ShardedWeights, bucketedWeights
-from puregraph.distributed.dataparallel.shardupdate import ShardUpdate
+from puregraph.distributed.dataparallel.undividable import refuseUpdate
+from puregraph.distributed.sharding.shardedupdate import ShardedUpdate
+from puregraph.distributed.sharding.shardedweights import ShardedWeights, weightsFor
+from puregraph.distributed.sharding.sharding import Sums, isOnDevice
+from puregraph.distributed.worlds.mesh import meshFor
+from puregraph.graph import Graph
 from puregraph.modules.costs.counted import countedIn
 
 APART = 40  # bits between the counters of random numbers of two grains: more than a run ever draws
@@ -30,36 +34,42 @@ class SharedStep:
     the grains make of them, weighted by their samples. Counters of random numbers are apart by grain. Costs, metrics
     and statistics of all grains are exchanged as one array with a row for each; so all processes know alike whether a
     cost is finite, and whether one of them was asked to stop.
+
+    `mesh`              the ranks; those of its data axis, `world`, divide the grains
+    `net`, `objective`  what this rank computes of the trainer's
+    `params`            the parameters of that which are trained, in the order of their gradients
     """
 
-    def __init__(self, trainer: Any, count: int):
-        self.trainer, self.world = trainer, trainer.world
-        self.grains = self.grainsOf(count)
-        once = {id(s): path for path, s in reversed(trainer.net.states.items())}
-        self.states = {path: s for path, s in trainer.net.states.items() if once[id(s)] == path}
-        drawing = {id(m): m for m in trainer.net.modules().values() if getattr(m, "draws", None)}
-        self.counters = [m.states[m.draws] for m in drawing.values()]
+    def __init__(self, trainer: Any):
+        self.trainer, self.mesh = trainer, meshFor(trainer.world, trainer.stages, trainer.tensor)
+        self.world, self.shard = self.mesh.data.world, trainer.shard
+        self.grains = Grains(trainer.grains or self.world.size, self.world)
         self.slots = slotsOf(trainer.optimizer)
+        self.sharded: ShardedUpdate | None = None
+        self.weights: ShardedWeights | None = None
+        self.begin()
+
+    def begin(self) -> None:
+        """Prepare what is known before the first batch."""
+        self.setup(self.trainer.net, self.trainer.objective)
+
+    def setup(self, net: Graph, objective: Any) -> None:
+        """Prepare the passes of a network, and the exchange of their results."""
+        trainer, self.net, self.objective = self.trainer, net, objective
+        once = {id(s): path for path, s in reversed(net.states.items())}
+        self.states = {path: s for path, s in net.states.items() if once[id(s)] == path}
+        drawing = {id(m): m for m in net.modules().values() if getattr(m, "draws", None)}
+        self.counters = [m.states[m.draws] for m in drawing.values()]
         self.params = self.setupGradients()
         self.columns = Columns(size=(), counted=(), cost=(), stop=(), ignored=(2,), reached=(len(self.params),))
         for path, state in self.states.items():
             self.columns.add(f"state {path}", state.shape)
         for metric, name, value in metricSums(trainer.metrics):
             self.columns.add(f"metric {metric.name} {name}", np.shape(value))
-        self.sharded: ShardedUpdate | None = None
-        self.weights: ShardedWeights | None = None
-        if self.gradients is not None and self.gradients.isPassing:
-            of = {id(slot.param): slot for slot in self.slots}
-            slots = [of[id(param)] for param in self.params]
-            if trainer.shard == "parameters":
-                self.weights = bucketedWeights(trainer, self.gradients)
-                self.sharded = ShardUpdate(trainer, slots, self.gradients, self.weights)
-            else:
-                self.sharded = ShardedUpdate(trainer, slots, self.gradients)
         self.lockstep: LockStep | None = None
-        if any(isSynchronized(module) for module in trainer.net.modules().values()):
-            isCompiled = trainer.objective.compile and not any(map(isOnDevice, self.params))
-            self.lockstep = LockStep(self.grains.world, self.grains, isCompiled, self.weights)
+        if any(isSynchronized(module) for module in net.modules().values()):
+            isCompiled = objective.compile and not any(map(isOnDevice, self.params))
+            self.lockstep = LockStep(self.world, self.grains, isCompiled, self.weights)
         self.blame = remedy(None)
 
     def collect(self, group: list[Batch], location: str) -> None:
@@ -70,7 +80,7 @@ class SharedStep:
         self.rows = np.zeros((self.grains.count, len(group), self.columns.length))
         self.before = {path: s.materialize().copy() for path, s in self.states.items()}
         sums = [metric.state() for metric in trainer.metrics]
-        self.world.label = location
+        self.mesh.world.label = location
         if self.weights is not None:
             self.weights.divide()
         try:
@@ -87,12 +97,13 @@ class SharedStep:
 
     def setupGradients(self) -> list[Any]:
         """Prepare the exchange of gradients; the parameters in the order in which these are made."""
-        self.gradients = exchangeFor(self.trainer, self.grains, [slot.param for slot in self.slots])
+        self.gradients = exchangeFor(self, self.grains, [slot.param for slot in self.slots])
+        if self.gradients.isPassing:
+            refuseUpdate(self.trainer.optimizer, f"shard={self.shard!r}")
+            sharding = self.gradients.sharding()
+            self.weights = weightsFor(self.trainer, sharding) if self.shard == "parameters" else None
+            self.sharded = ShardedUpdate(self, sharding, self.weights)
         return self.gradients.params
-
-    def grainsOf(self, count: int) -> Grains:
-        """Return the grains of a batch, with the ones of this rank."""
-        return Grains(count, self.world)
 
     def multiply(self, factor: float) -> None:
         """Multiply the sums of gradients."""
@@ -100,8 +111,18 @@ class SharedStep:
 
     def measured(self) -> float | None:
         """The norm of all gradients, unless each process finds it for itself."""
-        tree, isElsewhere = self.gradients.tree, self.sharded is None and isOnDevice(self.params[0])
-        return None if isElsewhere else treeNorm(self.world, tree.runs, tree.pieces)
+        if self.sharded is not None:
+            return self.sharded.sharding.norm(self.rowSums())
+        tree = self.gradients.tree
+        return None if isOnDevice(self.params[0]) else treeNorm(self.world, tree.runs, tree.pieces)
+
+    def source(self, param: Param) -> Param:
+        """The trainer's parameter that one of `params` is, or is a part of."""
+        return param
+
+    def rowSums(self) -> Sums:
+        """This rank's parts of the rows of all gradients, for its shards."""
+        return self.gradients.tree.pieces
 
     def gatherRows(self) -> None:
         """All-gather the rows of all grains."""
@@ -137,7 +158,7 @@ class SharedStep:
 
     def learnTogether(self, lockstep: LockStep) -> None:
         """Compute the gradients of all grains in lockstep, by grain and parameter."""
-        objective = self.trainer.objective
+        objective = self.objective
         self.sums: dict[tuple[int, int], Any] = {}
         for number, batch in enumerate(self.group):
             parts = {grain: part for grain in self.grains.own if (part := self.partOf(batch, grain)).size}
@@ -169,7 +190,7 @@ class SharedStep:
 
     def learnPart(self, part: Batch, grain: int, number: int, isFirst: bool) -> None:
         """The gradients of a grain of one batch, left in the parameters, and its row."""
-        trainer, objective = self.trainer, self.trainer.objective
+        trainer, objective = self.trainer, self.objective
         self.setStates(self.apartOf(grain, number))
         slots = {metric.which for metric in trainer.metrics}
         isNew = isFirst or self.gradients.isPassing
@@ -261,15 +282,16 @@ class SharedStep:
 
     def update(self) -> None:
         """The update, with the sum of all grains' gradients, or this process's piece of it."""
-        optimizer, reached = self.trainer.optimizer, self.column("reached").any((0, 1))
+        optimizer = self.trainer.optimizer
+        reached: Any = self.column("reached").any((0, 1))
         optimizer.measured = self.norm
         try:
             if self.sharded is not None:
                 optimizer.zeroGradParams()  # what is there is of this process's grains alone
-                self.sharded.run(self.gradients.tree.pieces, reached)
+                self.sharded.run(self.rowSums(), {id(self.source(p)) for p, isOne in zip(self.params, reached) if isOne})
             else:
                 self.gradients.share(reached)
-                self.trainer.objective.update(optimizer)
+                self.objective.update(optimizer)
         finally:
             optimizer.measured = None
 

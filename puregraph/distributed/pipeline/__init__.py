@@ -3,13 +3,10 @@
 from puregraph.distributed.pipeline.grainsums import GrainSums
 from puregraph.distributed.pipeline.lockedpipeline import LockedPipeline
 from puregraph.distributed.pipeline.lockedpipelinestep import LockedPipelineStep
-from puregraph.distributed.pipeline.pipelinegrid import PipelineGrid
 from puregraph.distributed.pipeline.pipelineschedule import PipelineSchedule, StageMove
 from puregraph.distributed.pipeline.pipelinestep import PipelineStep
-from puregraph.distributed.pipeline.shardedstage import ShardedStage
 from puregraph.distributed.pipeline.stagepass import StagePass
 from puregraph.distributed.pipeline.stagepipeline import Microbatch, StagePipeline
-from puregraph.distributed.pipeline.stageshard import StageShard
 from puregraph.distributed.plan.pipelineplan import PipelinePlan, Stage, StageSplit, StageSums
 from puregraph.distributed.plan.stagefootprint import StageFootprint
 
@@ -18,8 +15,6 @@ __all__ = [
     "LockedPipeline",
     "LockedPipelineStep",
     "Microbatch",
-    "ShardedStage",
-    "PipelineGrid",
     "PipelineSchedule",
     "PipelineStep",
     "Stage",
@@ -28,7 +23,6 @@ __all__ = [
     "StagePass",
     "StagePipeline",
     "PipelinePlan",
-    "StageShard",
     "StageSplit",
     "StageSums",
 ]

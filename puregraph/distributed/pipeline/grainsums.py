@@ -15,8 +15,8 @@ class GrainSums(TreeSum):
     So it keeps as many arrays as the tree has levels, and then one for each part of the tree that this process has.
     """
 
-    def __init__(self, world: World, grains: Grains, size: int, dtype: np.dtype):
-        super().__init__(world, grains, size, dtype)
+    def __init__(self, world: World, grains: Grains, size: int, dtype: np.dtype, cuts: list[int] | None = None):
+        super().__init__(world, grains, size, dtype, cuts)
         self.nodes = nodesOf(0, grains.count)
         self.parts: list[tuple[Span, np.ndarray]] = []
         self.next = grains.own.start

@@ -10,9 +10,9 @@ import numpy as np
 
 from puregraph.distributed.dataparallel.lockedpass import LockedPass
 from puregraph.distributed.dataparallel.lockstep import LockStep, isMet, isSynchronized
-from puregraph.distributed.pipeline.pipelinegrid import PipelineGrid
 from puregraph.distributed.pipeline.pipelineschedule import StageMove
 from puregraph.distributed.pipeline.stagepipeline import Microbatch, StagePipeline
+from puregraph.distributed.worlds.mesh import Mesh
 from puregraph.graph import Graph
 
 
@@ -26,9 +26,9 @@ class LockedPipeline(StagePipeline):
     `locked`    the stages that wait for all microbatches
     """
 
-    def __init__(self, graph: Graph, shapes: list[Any], last: int, grid: PipelineGrid, isCompiled: bool):
+    def __init__(self, graph: Graph, shapes: list[Any], last: int, mesh: Mesh, stages: int, isCompiled: bool):
         with alone(graph):
-            super().__init__(graph, shapes, last, grid, isCompiled)
+            super().__init__(graph, shapes, last, mesh, stages, isCompiled)
 
     def setup(self, lockstep: LockStep) -> None:
         """Set the lockstep that runs the stages."""
@@ -51,7 +51,7 @@ class LockedPipeline(StagePipeline):
         `smallest`  arrays like those of the smallest microbatch on any rank
         """
         self.open(units)
-        self.shares, own, count = shares, self.grid.own, len(units)
+        self.shares, own, count = shares, self.own, len(units)
         isCompiled = self.lockstep.isCompiled and self.lockstep.takesAlone(self.graph, smallest)
         for stagePass in self.passes.values():
             stagePass.isCompiled = isCompiled

@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import numpy as np
 
 from puregraph.compile.gradientbuckets import GradientBuckets, backwardOrder
-from puregraph.core.errors import NotFiniteError, PuregraphError
-from puregraph.core.param import Param, scaled
+from puregraph.core.errors import NotFiniteError
+from puregraph.core.param import scaled
 from puregraph.data.batches import Batch
-from puregraph.distributed.collectives.grains import Grains
-from puregraph.distributed.collectives.treesum import BLOCK, Span
-from puregraph.distributed.dataparallel.shardedupdate import takeSettings
+from puregraph.distributed.collectives.treesum import BLOCK
 from puregraph.distributed.dataparallel.sharedstep import SharedStep, costRow, stateRow
 from puregraph.distributed.dataparallel.undividable import refuseUndividable
 from puregraph.distributed.pipeline.grainsums import GrainSums
-from puregraph.distributed.pipeline.pipelinegrid import PipelineGrid
-from puregraph.distributed.pipeline.scatterednorm import scatteredNorm
-from puregraph.distributed.pipeline.shardedstage import ShardedStage
 from puregraph.distributed.pipeline.stagepipeline import Microbatch, StagePipeline
-from puregraph.distributed.pipeline.stageshard import StageShard
-from puregraph.distributed.pipeline.stagestate import keepOwn
-from puregraph.optimizers.slot import Slot
+from puregraph.distributed.sharding.shardedupdate import ShardedUpdate
+from puregraph.distributed.sharding.shardedweights import weightsFor
+from puregraph.distributed.sharding.sharding import Sharding, ShardRow, Sums, cutsAmong
 
 
 class PipelineStep(SharedStep):
@@ -35,22 +29,18 @@ class PipelineStep(SharedStep):
 
     pipelineType: Any = StagePipeline
 
-    def __init__(self, trainer: Any, count: int):
-        refuseUndividable(trainer, f"stages={trainer.stages}", "stages")
-        self.grid = PipelineGrid(trainer.world, trainer.stages)
-        super().__init__(trainer, count)
+    def begin(self) -> None:
+        refuseUndividable(self.trainer, f"stages={self.trainer.stages}", "stages")
+        self.stages: int = self.trainer.stages
         self.pipeline: StagePipeline | None = None
         self.isStale = False
-
-    def grainsOf(self, count: int) -> Grains:
-        return Grains(count, self.grid.across)
+        super().begin()
 
     def setupGradients(self) -> list[Any]:
         self.gradients: Any = None
-        params = backwardOrder(self.trainer.net, [slot.param for slot in self.slots])
+        params = backwardOrder(self.net, [slot.param for slot in self.slots])
         self.dtype = np.result_type(np.float32, *[param.dtype for param in params])
         self.row = GradientBuckets(params, self.dtype.itemsize, BLOCK)
-        self.spans = {id(param): span for param, span in zip(params, self.row.spans)}
         self.indices = {id(param): index for index, param in enumerate(params)}
         return params
 
@@ -69,10 +59,8 @@ class PipelineStep(SharedStep):
             self.runPipeline(pipeline)
         finally:
             pipeline.reset()
-        self.totals = {
-            stage: tree.piece() if self.share.isDivided else tree.total() for stage, tree in self.trees.items()
-        }
-        if self.trainer.shard in ("gradients", "parameters"):
+        self.totals = {n: tree.total() if self.shard is None else tree.piece() for n, tree in self.trees.items()}
+        if self.shard in ("gradients", "parameters"):
             for tree in self.trees.values():
                 tree.spare = []  # memory that nobody has while the rest of the step runs
 
@@ -90,38 +78,42 @@ class PipelineStep(SharedStep):
 
     def makePipeline(self) -> StagePipeline:
         """Cut the network into stages, balanced for a full grain."""
-        trainer, batch = self.trainer, self.group[0]
-        objective = trainer.objective
+        trainer, objective, batch = self.trainer, self.objective, self.group[0]
         size = -(-trainer.batchsize // self.grains.count)
         shapes = [(size, *x.shape[1:]) for x in (*batch.data, *batch.target)]
-        last = len(trainer.net.steps(len(batch.data)).items) - 1
-        pipeline: StagePipeline = self.pipelineType(objective.graph, shapes, last, self.grid, objective.compile)
-        self.owner = {id(param): pipeline.homes.get(id(param), [0])[0] for param in self.params}
-        stages = [[p for p in self.params if self.owner[id(p)] == stage] for stage in range(self.grid.stages)]
-        if trainer.shard == "parameters" and self.world.size > 1:
-            self.share: StageShard = ShardedStage(self.grid, stages, trainer, self.dtype)
-            self.weights = self.share.weights
+        last = len(self.net.steps(len(batch.data)).items) - 1
+        pipeline: StagePipeline = self.pipelineType(
+            objective.graph, shapes, last, self.mesh, self.stages, objective.compile
+        )
+        sharding = self.shardingOf(pipeline)
+        if self.shard == "parameters" and self.mesh.world.size > 1:
+            self.weights = weightsFor(trainer, sharding)
             pipeline.readFrom(self.weights)
             if self.lockstep is not None:
                 self.lockstep.weights = self.weights
-        else:
-            self.share = StageShard(self.grid, stages, trainer.shard is not None)
-        sizes, across = [cuts[-1] for cuts in self.share.cuts], self.grid.across
-        self.trees = {stage: GrainSums(across, self.grains, sizes[stage], self.dtype) for stage in pipeline.passes}
+        rows = {stage: sharding.rows[stage] for stage in pipeline.passes}
+        self.trees = {
+            stage: GrainSums(self.world, self.grains, row.begins[-1], self.dtype, row.cuts)
+            for stage, row in rows.items()
+        }
         self.stateHomes: dict[str, int] = {}
         for stage, segment in enumerate(pipeline.segments):
             held = {id(state) for state in segment.graph.states.values()}
             self.stateHomes.update({path: stage for path, state in self.states.items() if id(state) in held})
-        keepOwn(self.share, trainer.optimizer, self.slots)
-        self.part = copy.copy(trainer.optimizer)
-        self.own = [slot for slot in self.slots if self.isOwn(slot)]
-        self.part.slots = [self.share.ownSlot(slot) for slot in self.own]
+        self.sharded = ShardedUpdate(self, sharding, self.weights)
         return pipeline
 
-    def isOwn(self, slot: Slot) -> bool:
-        """True if this rank updates any element of a parameter."""
-        first, last = self.share.updated(slot.param)
-        return first < last
+    def shardingOf(self, pipeline: StagePipeline) -> Sharding:
+        """Return the shards of all stages: the ranks that have a stage divide it, or have copies without `shard`."""
+        mesh, rows = self.mesh, []
+        for stage in range(self.stages):
+            params = [p for p in self.params if pipeline.homes.get(id(p), [0])[0] == stage]
+            first = mesh.rankAt(stage % mesh.stage.size, 0)
+            size, ranks = sum(param.size for param in params), range(first, first + mesh.data.size)
+            cuts = [0] + [size] * len(ranks) if self.shard is None else cutsAmong(params, size, len(ranks))
+            rows.append(ShardRow(params, cuts, ranks, mesh.world.size, self.shard is None))
+        places = {id(param): begin for param, (begin, _) in zip(self.params, self.row.spans)}
+        return Sharding(mesh.world, rows, places, self.row.cuts[-1])
 
     def prepare(self, stage: int, unit: int) -> None:
         """Before a stage goes forward: set its states to those that there were before the step."""
@@ -139,8 +131,8 @@ class PipelineStep(SharedStep):
             if self.stateHomes.get(path) == stage and any(state is counter for counter in self.counters):
                 state.materialize()[...] -= apart
         row = stateRow({p: s for p, s in self.states.items() if self.stateHomes.get(p) == stage}, self.before)
-        if stage == self.grid.stages - 1:
-            cost, shown = self.trainer.objective.parted(outputs)
+        if stage == self.stages - 1:
+            cost, shown = self.objective.parted(outputs)
             row |= costRow(self, part, cost, shown)
         self.fillRow(row, grain, number)
 
@@ -168,7 +160,7 @@ class PipelineStep(SharedStep):
         """Add the gradients of a stage, times `share`, to the sums of a grain; the first ones replace them."""
         grain, number, _ = self.units[unit]
         begin = 0
-        for param in self.share.params[stage]:
+        for param in self.sharded.sharding.rows[stage].params:
             into, grad = leaf[begin : begin + param.size], gradients.get(id(param))
             if grad is not None:
                 grad = (grad if share is None else scaled(grad, share)).reshape(-1)  # one at a time
@@ -182,21 +174,19 @@ class PipelineStep(SharedStep):
 
     def gatherRows(self) -> None:
         """All-gather the rows of all grains, and complete them with columns that only other stages know."""
-        grid, localGrains = self.grid, self.grains.own
+        axis, localGrains = self.mesh.stage, self.grains.own
         length = self.rows[0].size
-        gathered = np.zeros((grid.positions, *self.rows.shape))
-        gathered[grid.position, localGrains.start : localGrains.stop] = self.rows[localGrains.start : localGrains.stop]
-        ends = [
-            length * (p * self.grains.count + bound) for p in range(grid.positions) for bound in self.grains.bounds[:-1]
-        ]
-        self.world.allGather(gathered.reshape(-1), [*ends, gathered.size])
-        self.rows[...] = gathered[grid.positionOf(grid.stages - 1)]
+        gathered = np.zeros((axis.size, *self.rows.shape))
+        gathered[axis.index, localGrains.start : localGrains.stop] = self.rows[localGrains.start : localGrains.stop]
+        ends = [length * (p * self.grains.count + bound) for p in range(axis.size) for bound in self.grains.bounds[:-1]]
+        self.mesh.world.allGather(gathered.reshape(-1), [*ends, gathered.size])
+        self.rows[...] = gathered[(self.stages - 1) % axis.size]
         for name in ("stop", "reached"):
             span, _ = self.columns.spans[name]
             self.rows[..., span] = gathered[..., span].max(0)
         for path, stage in self.stateHomes.items():
             span, _ = self.columns.spans[f"state {path}"]
-            self.rows[..., span] = gathered[grid.positionOf(stage)][..., span]
+            self.rows[..., span] = gathered[stage % axis.size][..., span]
 
     def multiply(self, factor: float) -> None:
         for total in self.totals.values():
@@ -209,64 +199,29 @@ class PipelineStep(SharedStep):
             self.gatherWeights()  # all processes come to the same, and whoever goes on has the weights of the last step
             raise
 
+    def rowSums(self) -> Sums:
+        return self.totals
+
     def update(self) -> None:
-        """The update of the parameters of this process's stages."""
-        optimizer, part = self.trainer.optimizer, self.part
-        isReached: Any = self.column("reached").any((0, 1))
-        reached = dict(zip(map(id, self.params), isReached))
-        ready = [slot for slot in self.slots if reached[id(slot.param)] and slot.param.trainable]
-        if not ready:
-            raise PuregraphError(f"{type(optimizer).__name__}: none of {len(self.slots)} parameters has a gradient")
-        takeSettings(part, optimizer)
-        if self.norm is not None:
-            optimizer.norm = part.measured = self.norm
-            if not np.isfinite(self.norm):
-                if optimizer.onNonFinite == "skip":
-                    return
-                raise NotFiniteError.atUpdate(type(optimizer).__name__, optimizer.step, self.notFinite())
-        for param in self.params:
-            param.grad = None
-        for slot, stageSlot in zip(self.own, part.slots):
-            self.share.give(stageSlot.param, self.totals, slot.param, slot in ready)
-            stageSlot.step = slot.step
-        if any(stageSlot.param.grad is not None for stageSlot in part.slots):
-            self.trainer.objective.update(part)
-        part.measured = None
-        optimizer.step += 1
-        for slot in ready:
-            slot.step += 1
-        if self.share.isDivided:
-            self.share.gather([stageSlot.param for stageSlot in part.slots], [slot.param for slot in ready])
+        super().update()
         if self.weights is None:
             if self.pipeline is not None:
                 self.pipeline.shareWeights()
-            self.isStale = self.grid.positions > 1
-
-    def measured(self) -> float:
-        """Return the norm of all gradients, with the same bits as on a single process."""
-        runs = [self.runsOf(rank) for rank in range(self.world.size)]
-        mine = [self.share.within(self.totals, param) for param, _ in runs[self.world.rank]]
-        return scatteredNorm(self.world, self.row.cuts[-1], [[run for _, run in ofRank] for ofRank in runs], mine)
-
-    def runsOf(self, rank: int) -> list[tuple[Param, Span]]:
-        """Return the parameters that a rank has elements of, with the range of these in the row of all parameters."""
-        owned = []
-        for param in self.params:
-            (a, _), (first, last) = self.spans[id(param)], self.share.partOf(param, rank)
-            if first < last:
-                owned.append((param, (a + first, a + last)))
-        return owned
-
-    def notFinite(self) -> str:
-        """Name the parameters whose gradients are not finite on any rank."""
-        wrong = [s.path for s in self.own if not np.isfinite(self.share.within(self.totals, s.param)).all()]
-        paths = {path for text in self.world.gather("\n".join(wrong).encode()) for path in text.decode().split("\n")}
-        return "the gradient of " + ", ".join(f"'{slot.path}'" for slot in self.slots if slot.path in paths)
-
-    # Weights and state ----------------------------------------------------------------------------------------------
+            self.isStale = self.mesh.stage.size > 1
 
     def gatherWeights(self) -> None:
-        """Give all processes the weights of all stages."""
-        if self.isStale:
-            self.isStale = False
-            self.share.broadcast()
+        """Give all ranks the weights of all stages."""
+        if not self.isStale or self.sharded is None:
+            return
+        self.isStale, axis = False, self.mesh.stage
+        for index in range(axis.size):
+            params = [param for row in self.sharded.sharding.rows[index :: axis.size] for param in row.params]
+            flat = [param.materialize().reshape(-1).view(np.uint8) for param in params]
+            row = np.concatenate(flat) if flat else np.empty(0, np.uint8)
+            self.mesh.world.broadcast(row, self.mesh.rankAt(index, 0))
+            begin = 0
+            for param, into in zip(params, flat):
+                if index != axis.index:
+                    into[...] = row[begin : begin + len(into)]
+                    param.bumpVersion()
+                begin += len(into)

@@ -12,9 +12,9 @@ from puregraph.core.errors import GraphError
 from puregraph.core.param import Param
 from puregraph.core.shape import symbols
 from puregraph.distributed.pipeline.packedarray import blank, packed, unpacked
-from puregraph.distributed.pipeline.pipelinegrid import PipelineGrid
 from puregraph.distributed.pipeline.pipelineschedule import PipelineSchedule, StageMove
 from puregraph.distributed.pipeline.stagepass import StagePass
+from puregraph.distributed.worlds.mesh import Mesh
 from puregraph.distributed.worlds.world import Pending
 from puregraph.graph import Graph
 from puregraph.graph.analysis.footprint import Footprint
@@ -42,18 +42,18 @@ class StagePipeline:
     `schedule`  the schedule of the last step
     """
 
-    def __init__(self, graph: Graph, shapes: list[Any], last: int, grid: PipelineGrid, isCompiled: bool):
-        self.graph, self.grid = graph, grid
+    def __init__(self, graph: Graph, shapes: list[Any], last: int, mesh: Mesh, stages: int, isCompiled: bool):
+        self.graph, self.mesh, self.stages, self.own = graph, mesh, stages, mesh.stagesOf(stages)
         self.steps = graph.steps(len(shapes))
         crossings = Crossings(self.steps, isCarried=False)
         footprint = Footprint(graph, *shapes)
-        self.cuts = StageCuts(footprint, crossings).best(grid.stages, last)
+        self.cuts = StageCuts(footprint, crossings).best(stages, last)
         self.segments = [segmentFrom(crossings, *pair) for pair in pairwise(self.cuts)]
-        self.final = grid.stages - 1
+        self.final = stages - 1
         self.wanted = {id(p) for _, module, name in self.steps.params if module.wants(p := getattr(module, name))}
         self.flowing = flowing(self.steps)
         self.passes = {}
-        for stage in grid.own:
+        for stage in self.own:
             isAsked = any(map(self.flows, self.segments[stage].taken))
             self.passes[stage] = StagePass(self.segments[stage], isCompiled, isAsked)
         self.homes: dict[int, list[int]] = {}
@@ -61,11 +61,11 @@ class StagePipeline:
             for key in {id(p): None for p in segment.graph.params.values()}:
                 self.homes.setdefault(key, []).append(stage)
         pairs = [(key, other) for key, homes in self.homes.items() for other in homes[1:] if key in self.wanted]
-        self.channels = {pair: KINDS * grid.stages + index for index, pair in enumerate(pairs)}
+        self.channels = {pair: KINDS * stages + index for index, pair in enumerate(pairs)}
         self.sent: list[tuple[Pending, Any]] = []
         self.coming: dict[Any, tuple[Pending, np.ndarray, Any, Any]] = {}
         self.inferred: dict[Any, dict[int, tuple[Any, Any]]] = {}
-        self.schedule = PipelineSchedule(grid.stages, grid.positions, 0)
+        self.schedule = PipelineSchedule(stages, mesh.stage.size, 0)
 
     def run(
         self,
@@ -80,9 +80,9 @@ class StagePipeline:
         `learnt(stage, unit, gradients)` after its backward, with the gradients by the ids of parameters.
         """
         if len(units) != self.schedule.units:
-            self.schedule = PipelineSchedule(self.grid.stages, self.grid.positions, len(units))
+            self.schedule = PipelineSchedule(self.stages, self.mesh.stage.size, len(units))
         self.open(units)
-        moves = self.schedule.orders[self.grid.position]
+        moves = self.schedule.orders[self.mesh.stage.index]
         for move, following in zip(moves, [*moves[1:], None]):
             self.expect(move)
             if following is not None:
@@ -113,12 +113,12 @@ class StagePipeline:
 
     def shareWeights(self) -> None:
         """Send the new values of parameters in several stages from the first of these to the others."""
-        along, here, params = self.grid.along, self.grid.position, {}
+        along, here, params = self.mesh.stage.world, self.mesh.stage.index, {}
         for stagePass in self.passes.values():
             params.update({id(param): param for param in stagePass.params})
         sent, coming = [], []
         for (key, stage), channel in self.channels.items():
-            first, other = (self.grid.positionOf(home) for home in (self.homes[key][0], stage))
+            first, other = (self.indexOf(home) for home in (self.homes[key][0], stage))
             if first != other and here == first:
                 sent.append(along.startSend(params[key].materialize(), other, channel))
             elif first != other and here == other:
@@ -133,6 +133,10 @@ class StagePipeline:
         """Drop microbatches that an exception has interrupted."""
         for stagePass in self.passes.values():
             stagePass.reset()
+
+    def indexOf(self, stage: int) -> int:
+        """The index of a stage's ranks along the mesh."""
+        return stage % self.mesh.stage.size
 
     # One move -----------------------------------------------------------------------------------------------------
 
@@ -209,12 +213,12 @@ class StagePipeline:
 
     def give(self, kind: int, stage: int, unit: int, what: Any, value: Any, times: int) -> None:
         """Give a stage a value, which it takes some times."""
-        position = self.grid.positionOf(stage)
-        if position == self.grid.position:
+        position = self.indexOf(stage)
+        if position == self.mesh.stage.index:
             self.values[kind, stage, unit, what] = [value, times]
         else:
             array = packed(np.asarray(value))
-            self.sent.append((self.grid.along.startSend(array, position, self.channel(kind, stage, what)), array))
+            self.sent.append((self.mesh.stage.world.startSend(array, position, self.channel(kind, stage, what)), array))
 
     def take(self, kind: int, stage: int, unit: int, what: Any) -> Any:
         """Return a value that was sent to a stage."""
@@ -232,20 +236,20 @@ class StagePipeline:
     def expect(self, move: StageMove) -> None:
         """Begin to receive a move's values from other ranks, in the order of sending; `take` returns them."""
         stage, unit = move.stage, move.unit
-        segment, here = self.segments[stage], self.grid.position
+        segment, here = self.segments[stage], self.mesh.stage.index
         if move.isForward:
             wanted: dict[Any, int] = {crossing.number: crossing.number for crossing in segment.taken}
-            kind, behind = FORWARD, self.grid.positionOf(stage - 1) if stage else here
+            kind, behind = FORWARD, self.indexOf(stage - 1) if stage else here
         else:
             wanted = {
                 crossing: crossing.number for crossing in segment.left if stage < self.final and self.flows(crossing)
             }
-            kind, behind = BACK, self.grid.positionOf(stage + 1) if stage < self.final else here
+            kind, behind = BACK, self.indexOf(stage + 1) if stage < self.final else here
             for param in self.passes[stage].params:
                 homes = self.homes[id(param)]
                 for other in homes[1:] if stage == homes[0] and id(param) in self.wanted else ():
-                    if self.grid.positionOf(other) != here:
-                        key, source = (SHARED, stage, unit, (id(param), other)), self.grid.positionOf(other)
+                    if self.indexOf(other) != here:
+                        key, source = (SHARED, stage, unit, (id(param), other)), self.indexOf(other)
                         self.receive(key, source, param.shape, param.dtype)
         if behind != here:
             for what, number in wanted.items():
@@ -256,7 +260,7 @@ class StagePipeline:
         if key in self.coming or key in self.values:
             return
         array, (kind, stage, _, what) = blank(shape, dtype), key
-        pending = self.grid.along.startReceive(array, source, self.channel(kind, stage, what))
+        pending = self.mesh.stage.world.startReceive(array, source, self.channel(kind, stage, what))
         self.coming[key] = pending, array, shape, dtype
 
     def channel(self, kind: int, stage: int, what: Any) -> int:

@@ -13,9 +13,9 @@ from puregraph.core.errors import ArgumentError, show
 from puregraph.distributed.collectives.bucketedsum import INFLIGHT
 from puregraph.distributed.collectives.grains import Grains
 from puregraph.distributed.collectives.treesum import BLOCK, Span, cutAt, spansIn
-from puregraph.distributed.dataparallel.shardedupdate import chunkOf
 from puregraph.distributed.plan.cluster import Cluster
 from puregraph.distributed.plan.shardedfootprint import ShardedFootprint
+from puregraph.distributed.sharding.shardedupdate import chunkOf
 from puregraph.distributed.worlds.countingworld import Collective, CountingWorld
 from puregraph.graph import Graph
 from puregraph.graph.analysis.footprint import Footprint

@@ -1,17 +1,11 @@
 """Tensor parallelism: layers whose weights are divided among ranks."""
 
 from puregraph.distributed.tensor.partembedder import PartEmbedder
-from puregraph.distributed.tensor.partjoin import PartJoin
+from puregraph.distributed.tensor.partexchange import PartJoin, PartSum, Spread, TensorGroup
 from puregraph.distributed.tensor.partrules import Division, Passage
-from puregraph.distributed.tensor.partsum import PartSum
 from puregraph.distributed.tensor.splitgraph import ParamPart, SplitGraph, splitTensors
-from puregraph.distributed.tensor.splittrainer import SplitTrainer
-from puregraph.distributed.tensor.spread import Spread
-from puregraph.distributed.tensor.tensorgrid import TensorGrid
-from puregraph.distributed.tensor.tensorgroup import TensorGroup
-from puregraph.distributed.tensor.tensorlayout import ParamCut, TensorLayout
-from puregraph.distributed.tensor.tensorshards import SplitState, TensorShards
-from puregraph.distributed.tensor.tensorstep import SplitStep, TensorStep
+from puregraph.distributed.tensor.tensorlayout import ParamCut, PartOrder, TensorLayout
+from puregraph.distributed.tensor.tensorstep import SplitNetwork, TensorStep
 
 __all__ = [
     "Division",
@@ -20,14 +14,11 @@ __all__ = [
     "PartEmbedder",
     "PartJoin",
     "PartSum",
+    "PartOrder",
     "Passage",
     "SplitGraph",
-    "SplitState",
-    "SplitStep",
-    "SplitTrainer",
-    "TensorShards",
+    "SplitNetwork",
     "Spread",
-    "TensorGrid",
     "TensorGroup",
     "TensorLayout",
     "TensorStep",

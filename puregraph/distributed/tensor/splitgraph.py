@@ -11,13 +11,21 @@ from puregraph.core.base.align import aligned
 from puregraph.core.initial import SEED
 from puregraph.core.linkednode import Edge
 from puregraph.core.param import Param
+from puregraph.distributed.sharding.shardedweights import ShardedWeights
+from puregraph.distributed.sharding.sharding import ElementOrder, Sharding, ShardRow
 from puregraph.distributed.tensor.partembedder import PartEmbedder
-from puregraph.distributed.tensor.partjoin import PartJoin
+from puregraph.distributed.tensor.partexchange import PartJoin, PartSum, Spread, TensorGroup
 from puregraph.distributed.tensor.partrules import partModule, passed
-from puregraph.distributed.tensor.partsum import PartSum
-from puregraph.distributed.tensor.spread import Spread
-from puregraph.distributed.tensor.tensorgroup import TensorGroup
-from puregraph.distributed.tensor.tensorlayout import COLUMNS, JOINED, ROWS, TABLE, WITHIN, ParamCut, TensorLayout
+from puregraph.distributed.tensor.tensorlayout import (
+    COLUMNS,
+    JOINED,
+    ROWS,
+    TABLE,
+    WITHIN,
+    ParamCut,
+    PartOrder,
+    TensorLayout,
+)
 from puregraph.distributed.worlds.world import World
 from puregraph.graph import Graph
 from puregraph.graph.graphsegment import nodeOf
@@ -42,11 +50,7 @@ class ParamPart(Param):
 
     def starting(self, rng: Any, shape: Any) -> Any:
         """The elements of the whole parameter, as they are now."""
-        return self.of(self.whole.values())
-
-    def of(self, array: Any) -> np.ndarray:
-        """These elements of an array of the whole parameter's shape."""
-        return aligned(np.ascontiguousarray(np.take(array, self.indices, axis=self.cut.axis)))
+        return aligned(np.ascontiguousarray(np.take(self.whole.values(), self.indices, axis=self.cut.axis)))
 
     def follow(self) -> None:
         """Take the settings of the whole parameter."""
@@ -77,6 +81,35 @@ class SplitGraph:
         self.apart: dict[int, list[Edge]] = {}  # by number the parts of a value, those that were spread among them
         with SEED.undisturbed():
             self.graph = self.build()
+
+    def sharding(self, params: list[Param]) -> Sharding:
+        """Return the shards of parameters: the parts that a rank has, and copies of those that are not divided."""
+        size, places, orders, rows = self.group.world.size, dict[int, int](), dict[int, ElementOrder](), []
+        end = 0
+        for param in params:
+            places[id(param)], end = end, end + param.size
+            cut, cuts = self.layout.cuts.get(id(param)), [0] + [param.size] * size
+            if cut is not None:
+                order = orders[id(param)] = PartOrder(cut, self.group.parts, param.shape)
+                cuts = [order.bounds[part] for part in self.group.division.bounds]
+            rows.append(ShardRow([param], cuts, range(size), size, cut is None))
+        return Sharding(self.group.world, rows, places, end, orders)
+
+    def shard(self, world: World, ranks: list[int]) -> ShardedWeights:
+        """Return the divided weights as shards in memory that all ranks of `world` read; parts are views of them.
+
+        `ranks`  by rank of the tensor parallel group its rank in `world`
+        """
+        divided = {id(p): p for p in self.layout.graph.params.values() if id(p) in self.parts}
+        weights = ShardedWeights(world, self.sharding(list(divided.values())), ranks)
+        for key, parts in self.parts.items():
+            shard, begin = weights.shard(divided[key]), 0
+            for part in parts:
+                part.array = shard[begin : begin + part.size].reshape(part.shape)
+                begin += part.size
+            weights.views += parts
+        weights.divide()
+        return weights
 
     def build(self) -> Graph:
         """Link all nodes."""

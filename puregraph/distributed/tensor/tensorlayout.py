@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from puregraph.core.errors import ArgumentError, DataError, ShapeError, show
-from puregraph.core.shape import normalAxis, symbols
+from puregraph.core.shape import normalAxis, product, symbols
 from puregraph.distributed.tensor.partrules import Division, Passage, passed
 from puregraph.graph import Graph
 from puregraph.graph.inference import StepShapes
@@ -39,6 +39,33 @@ class ParamCut(NamedTuple):
     def bounds(self, parts: int) -> list[int]:
         """Return the beginnings of the parts, stored one after the other, and the end of the last."""
         return list(accumulate([len(self.indices(part, parts)) for part in range(parts)], initial=0))
+
+
+class PartOrder(NamedTuple):
+    """The order of a parameter's elements in which each part follows the one before."""
+
+    cut: ParamCut
+    parts: int
+    shape: tuple[int, ...]
+
+    @property
+    def bounds(self) -> list[int]:
+        """Return the first element of each part, and the end of the last."""
+        stride = product(self.shape) // self.cut.size if self.cut.size else 0
+        return [stride * bound for bound in self.cut.bounds(self.parts)]
+
+    def flat(self, array: Any) -> Any:
+        """The elements of an array of the parameter's shape, in this order."""
+        indices = [self.cut.indices(part, self.parts) for part in range(self.parts)]
+        return np.concatenate([np.take(array, rows, axis=self.cut.axis).reshape(-1) for rows in indices])
+
+    def shaped(self, flat: np.ndarray) -> np.ndarray:
+        """The array of the parameter's shape."""
+        array, shape = np.empty(self.shape, flat.dtype), list(self.shape)
+        shape[self.cut.axis] = -1
+        for part, (begin, end) in enumerate(pairwise(self.bounds)):
+            self.cut.put(flat[begin:end].reshape(shape), array, part, self.parts)
+        return array
 
 
 class TensorLayout:

@@ -1,0 +1,198 @@
+"""Sharding: which elements of each parameter, of its gradient and of the optimizer's state every rank holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from itertools import accumulate, pairwise
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from puregraph.core import device
+from puregraph.core.base.align import aligned
+from puregraph.core.device import Array
+from puregraph.core.param import Param
+from puregraph.distributed.collectives.treenorm import scatteredNorm
+from puregraph.distributed.collectives.treesum import Span, cutsOf
+from puregraph.distributed.worlds.world import World
+
+
+class ElementOrder(Protocol):
+    """An order of a parameter's elements in which those of a rank follow each other."""
+
+    def flat(self, array: Array) -> Array:
+        """The elements of an array of the parameter's shape, in this order."""
+
+    def shaped(self, flat: np.ndarray) -> np.ndarray:
+        """The array of the parameter's shape."""
+
+
+class Overlap(NamedTuple):
+    """The elements `first` to `last` of a parameter, which are in a row from `begin` on."""
+
+    param: Param
+    first: int
+    last: int
+    begin: int
+
+
+class ShardRow:
+    """Parameters laid end to end, and cut among ranks.
+
+    `begins`    the first element of each parameter, and the end, behind which there may be padding
+    `bounds`    the first element of every rank of the world, and the end
+    `isCopied`  True if each of `ranks` has the row, and updates all of it; the first of them counts as its holder
+    """
+
+    def __init__(self, params: Sequence[Param], cuts: list[int], ranks: range, size: int, isCopied: bool = False):
+        self.params, self.ranks, self.isCopied = params, ranks, isCopied
+        self.begins = list(accumulate([param.size for param in params], initial=0))
+        self.bounds = [0] * ranks.start + cuts + [cuts[-1]] * (size - ranks.stop)
+        self.cuts = cuts
+
+    def overlaps(self, begin: int, end: int) -> Iterator[Overlap]:
+        """Yield what the elements of the row from `begin` to before `end` are."""
+        for param, (a, b) in zip(self.params, pairwise(self.begins)):
+            first, last = max(a, begin), min(b, end)
+            if first < last:
+                yield Overlap(param, first - a, last - a, first)
+
+
+class Sharding:
+    """The shards of parameters: each element is held by one rank of a world, with its gradient and state.
+
+    `world`   the ranks; a rank of `rows` is one of these
+    `rows`    the parameters, cut among them
+    `places`  where each parameter is in a row of all, by its id, and the size of that: the order in which a norm adds
+    `orders`  by the id of a parameter the order of its elements, if it is not that of its array
+    """
+
+    def __init__(
+        self,
+        world: World,
+        rows: list[ShardRow],
+        places: dict[int, int],
+        size: int,
+        orders: dict[int, ElementOrder] | None = None,
+    ):
+        self.world, self.rows, self.places, self.size, self.orders = world, rows, places, size, orders or {}
+        self.params = [param for row in rows for param in row.params]
+        self.homes = {id(p): (n, begin) for n, row in enumerate(rows) for p, begin in zip(row.params, row.begins)}
+        self.key = [([(id(p), p.dtype) for p in row.params], row.bounds, row.isCopied) for row in rows]
+
+    def isLike(self, other: Sharding) -> bool:
+        """True if all ranks hold the same elements of the same parameters."""
+        return self.world is other.world and self.key == other.key and self.orders == other.orders
+
+    @property
+    def local(self) -> list[int]:
+        """The numbers of the rows of which this rank has a part."""
+        return [number for number, row in enumerate(self.rows) if self.world.rank in row.ranks]
+
+    def rowOf(self, param: Param) -> ShardRow:
+        """The row of a parameter."""
+        return self.rows[self.homes[id(param)][0]]
+
+    def isEverywhere(self, param: Param) -> bool:
+        """True if every rank has all elements of a parameter, as it is without sharding."""
+        row = self.rowOf(param)
+        return row.isCopied and len(row.ranks) == self.world.size
+
+    def held(self, param: Param, rank: int | None = None) -> Span:
+        """The elements of a parameter that a rank holds, this one if none is given; together each once, in order."""
+        number, begin = self.homes[id(param)]
+        rank, bounds = self.world.rank if rank is None else rank, self.rows[number].bounds
+        first, last = (min(max(bound - begin, 0), param.size) for bound in bounds[rank : rank + 2])
+        return first, last
+
+    def updated(self, param: Param) -> Span:
+        """The elements of a parameter that this rank updates: those that it holds, or has a copy of."""
+        row = self.rowOf(param)
+        return (0, param.size) if row.isCopied and self.world.rank in row.ranks else self.held(param)
+
+    # Arrays -----------------------------------------------------------------------------------------------------------
+
+    def shard(self, param: Param, array: Array) -> Array:
+        """Return the elements that this rank updates of an array of the parameter's shape."""
+        if self.rowOf(param).isCopied:
+            return aligned(array.reshape(param.shape))
+        order, (first, last) = self.orders.get(id(param)), self.updated(param)
+        flat = array.reshape(-1) if order is None else order.flat(array.reshape(param.shape))
+        return aligned(flat if last - first == len(flat) else flat[first:last].copy())
+
+    def shaped(self, param: Param, flat: np.ndarray) -> np.ndarray:
+        """Return all elements of a parameter, in the order in which ranks hold them, as an array of its shape."""
+        order = self.orders.get(id(param))
+        return flat.reshape(param.shape) if order is None else order.shaped(flat)
+
+    def gathered(self, param: Param, array: Array | None, dtype: np.dtype) -> np.ndarray:
+        """All-gather an array like a parameter from the elements that each rank holds; None for a rank without."""
+        flat, (first, last) = np.empty(param.size, dtype), self.held(param)
+        if first < last and array is not None:
+            begin, _ = self.updated(param)
+            flat[first:last] = device.toHost(array).reshape(-1)[first - begin : last - begin]
+        elif first < last:
+            flat[first:last] = 0
+        self.world.allGather(flat, [*[self.held(param, rank)[0] for rank in range(self.world.size)], param.size])
+        return self.shaped(param, flat)
+
+    def gradient(self, sums: Sums, param: Param) -> np.ndarray:
+        """Return the gradient of the elements that this rank updates, from its parts of the rows of all gradients."""
+        number, begin = self.homes[id(param)]
+        first, last = self.updated(param)
+        begin -= self.start(number)
+        return sums[number][begin + first : begin + last]
+
+    def start(self, number: int) -> int:
+        """Where the part that this rank has of a row begins in it."""
+        row = self.rows[number]
+        return 0 if row.isCopied else row.bounds[self.world.rank]
+
+    # The norm ---------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def runs(self) -> list[list[tuple[int, Span, Span]]]:
+        """By rank what it holds, see `runsOf`."""
+        return [list(self.runsOf(rank)) for rank in range(self.world.size)]
+
+    def runsOf(self, rank: int) -> Iterator[tuple[int, Span, Span]]:
+        """Yield the elements that a rank holds: a row, from where to where in it, and the same in the row of all.
+
+        Parameters that follow each other in both are one. Padding at the end of a row is part of its last parameter.
+        """
+        for number, row in enumerate(self.rows):
+            before: tuple[Span, Span] | None = None
+            ends = [*row.begins[1:-1], row.bounds[-1]]
+            for param, a, b in zip(row.params, row.begins, ends):
+                first, last = max(a, row.bounds[rank]), min(b, row.bounds[rank + 1])
+                if first >= last:
+                    continue
+                shift = self.places[id(param)] - a
+                if before is not None and before[1][1] == first + shift:
+                    before = (before[0][0], last), (before[1][0], last + shift)
+                    continue
+                if before is not None:
+                    yield number, *before
+                before = (first, last), (first + shift, last + shift)
+            if before is not None:
+                yield number, *before
+
+    def norm(self, sums: Sums) -> float:
+        """Return the norm of all gradients; no bit depends on who holds what."""
+        runs = [[place for _, _, place in ofRank] for ofRank in self.runs]
+        pieces = [sums[n][a - self.start(n) : b - self.start(n)] for n, (a, b), _ in self.runs[self.world.rank]]
+        return scatteredNorm(self.world, self.size, runs, pieces)
+
+
+def isOnDevice(param: Param) -> bool:
+    """True if a parameter is on a GPU, or will be allocated there."""
+    return device.name() == "cuda" if param.array is None else device.isDeviceArray(param.array)
+
+
+Sums = Sequence[np.ndarray] | dict[int, np.ndarray]  # by row the sums of gradients that this rank has
+
+
+def cutsAmong(params: Sequence[Param], size: int, count: int) -> list[int]:
+    """Decide where the shards of a row begin, of `size` elements with padding, for `count` ranks: between blocks."""
+    return cutsOf(size, count)
