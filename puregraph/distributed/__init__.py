@@ -10,9 +10,11 @@ from puregraph.distributed.plan.clocks import Clocks
 from puregraph.distributed.plan.cluster import Cluster
 from puregraph.distributed.worlds.countingworld import Collective, CountingWorld, LinkSpeed
 from puregraph.distributed.worlds.current import world
+from puregraph.distributed.worlds.mesh import Axis, Mesh
 from puregraph.distributed.worlds.world import Pending, World
 
 __all__ = [
+    "Axis",
     "BucketedSum",
     "Clocks",
     "Cluster",
@@ -20,6 +22,7 @@ __all__ = [
     "CountingWorld",
     "Grains",
     "LinkSpeed",
+    "Mesh",
     "MpiGroup",
     "MpiPending",
     "MpiWorld",
@@ -28,6 +31,7 @@ __all__ = [
     "Pending",
     "Report",
     "Several",
+    "Sharding",
     "TreeSum",
     "Watch",
     "World",
@@ -38,6 +42,7 @@ LATER = {
     "MpiGroup": "worlds.mpigroup",
     **dict.fromkeys(("MpiPending", "MpiWorld", "Several"), "worlds.mpiworld"),
     **dict.fromkeys(("Report", "Watch"), "launch.watch"),
+    "Sharding": "sharding.sharding",
     **dict.fromkeys(("NcclPending", "NcclWorld"), "nccl.ncclworld"),
 }  # who is alone needs none of them
 

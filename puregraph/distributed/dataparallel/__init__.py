@@ -6,12 +6,11 @@ from puregraph.distributed.dataparallel.grainpieces import GrainPieces
 from puregraph.distributed.dataparallel.lockedpass import LockedPass
 from puregraph.distributed.dataparallel.lockstep import GrainPass, LockStep
 from puregraph.distributed.dataparallel.sharedstep import Columns, SharedStep
-from puregraph.distributed.plan.dataparallelplan import Busiest, DataParallelPlan, StepSplit
+from puregraph.distributed.plan.dataparallelplan import DataParallelPlan, StepSplit
 from puregraph.distributed.plan.parallelplan import Mix, ParallelPlan
 from puregraph.distributed.plan.shardedfootprint import ShardedFootprint
 
 __all__ = [
-    "Busiest",
     "Columns",
     "DeviceExchange",
     "GradientExchange",

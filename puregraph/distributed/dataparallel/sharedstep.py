@@ -288,7 +288,8 @@ class SharedStep:
         try:
             if self.sharded is not None:
                 optimizer.zeroGradParams()  # what is there is of this process's grains alone
-                self.sharded.run(self.rowSums(), {id(self.source(p)) for p, isOne in zip(self.params, reached) if isOne})
+                params = [self.source(param) for param, isReached in zip(self.params, reached) if isReached]
+                self.sharded.run(self.rowSums(), set(map(id, params)))
             else:
                 self.gradients.share(reached)
                 self.objective.update(optimizer)

@@ -8,7 +8,7 @@ from puregraph.distributed.pipeline.pipelinestep import PipelineStep
 from puregraph.distributed.pipeline.stagepass import StagePass
 from puregraph.distributed.pipeline.stagepipeline import Microbatch, StagePipeline
 from puregraph.distributed.plan.pipelineplan import PipelinePlan, Stage, StageSplit, StageSums
-from puregraph.distributed.plan.stagefootprint import StageFootprint
+from puregraph.distributed.plan.shardedfootprint import StageFootprint
 
 __all__ = [
     "GrainSums",

@@ -12,17 +12,15 @@ from puregraph.core.errors import DataError, GraphError, ShapeError
 from puregraph.core.shape import product
 from puregraph.distributed.plan.clocks import INSIDE, Clocks
 from puregraph.distributed.plan.cluster import Cluster
-from puregraph.distributed.plan.dataparallelplan import BACKWARD, batchOf, secondsText
+from puregraph.distributed.plan.plan import BACKWARD, SHARDS, Plan, tableOf
 from puregraph.distributed.tensor.tensorlayout import COLUMNS, WITHIN, TensorLayout
 from puregraph.distributed.worlds.countingworld import Collective
 from puregraph.graph import Graph
 from puregraph.graph.analysis.footprint import Footprint
 from puregraph.graph.analysis.stagecuts import StageCuts
-from puregraph.graph.analysis.summary import bytesText
+from puregraph.graph.analysis.summary import bytesText, secondsText
 from puregraph.graph.graphsegment import Crossings
-from puregraph.optimizers.parameterrule import statesPerWeight
 
-SHARDS = (None, "state", "gradients", "parameters")
 BUCKETS = 8  # that gradients leave in: the last one is ready with the end of backward
 MICRO = (1, 2, 4, 8, 16)  # samples of a microbatch
 SHOWN = 6  # mixes in a table
@@ -68,10 +66,10 @@ class Mix(NamedTuple):
         return 1 - self.compute / self.seconds
 
 
-class ParallelPlan:
+class ParallelPlan(Plan):
     """The combinations of parallelism for a graph and a cluster; `best` is the fastest that fits in memory.
 
-    Nothing is allocated and nothing runs: sizes come from `Footprint` for one sample, and grow with samples.
+    Sizes are those of one sample, and grow with samples.
 
     Sharding divides the optimizer's state, gradients, and parameters by d; the parameters of the largest node exist
     twice. Linear, Embedder and heads are divided by t within a machine, see `TensorLayout`. Each of s pipeline stages
@@ -84,19 +82,17 @@ class ParallelPlan:
     """
 
     def __init__(self, graph: Graph, shapes: Sequence[Any], cluster: Cluster, optimizer: Any):
-        self.graph, self.cluster = graph, cluster.checked()
-        self.batch = batchOf(shapes)
+        super().__init__(graph, shapes, cluster, optimizer)
         single = [(1, *shape[1:]) for shape in shapes]
         footprint = Footprint(graph, *single)
         if footprint.faults:
             raise ShapeError(*footprint.faults)
         self.lines = footprint.lines
         self.itemsize = footprint.dtype.itemsize
-        self.keeps = statesPerWeight(optimizer)
-        self.params = footprint.params * self.itemsize
+        self.weightBytes = footprint.params * self.itemsize
         self.kept = footprint.kept() or 0
         self.passing = max(
-            (footprint.peak() or 0) - footprint.paramBytes - footprint.stateBytes - self.kept - self.params, 0
+            (footprint.peak() or 0) - footprint.paramBytes - footprint.stateBytes - self.kept - self.weightBytes, 0
         )
         self.flops = np.array([float(line.flops) for line in self.lines])
         self.weights = self.itemsize * np.array([float(line.params) for line in self.lines])
@@ -114,7 +110,7 @@ class ParallelPlan:
     @property
     def best(self) -> Mix | None:
         """The fastest that fits; None if none does."""
-        return next((mix for mix in self.mixes if mix.memory <= self.cluster.memory), None)
+        return next((mix for mix in self.mixes if self.fits(mix.memory)), None)
 
     def every(self) -> Iterator[Mix]:
         """Yield all combinations whose factors divide the ranks and the batch."""
@@ -265,16 +261,13 @@ class ParallelPlan:
     def table(self) -> str:
         """Return a table of the fastest combinations that fit, the collectives of the best, and the time ranks wait."""
         names = ("data", "tensor", "stages", "shard", "micro", "memory", "sent", "compute", "step", "waited")
-        fitting = [mix for mix in self.mixes if mix.memory <= self.cluster.memory]
+        fitting = [mix for mix in self.mixes if self.fits(mix.memory)]
         title = f"{len(self.mixes):,} combinations for a batch of {self.batch:,}; {len(fitting):,} fit in memory"
         if not fitting:
             least = min(self.mixes, key=lambda mix: mix.memory, default=None)
             return f"{title}" + ("" if least is None else f"; the smallest takes {bytesText(round(least.memory))}")
         rows = [names, *[self.row(mix) for mix in fitting[:SHOWN]]]
-        wide = [max(map(len, column)) for column in zip(*rows)]
-        lines = [title, *["  ".join(c.rjust(w) for c, w in zip(row, wide)) for row in rows]]
-        lines[2] += "  best"
-        best = fitting[0]
+        lines, best = [title, *tableOf(rows, ["best", *[""] * SHOWN])], fitting[0]
         exchanges = [f"{call.name:<18}{bytesText(call.nbytes)}, {secondsText(call.seconds)}" for call in best.calls]
         waits = [f"{100 * self.clocks(best, jitter):.0f} %" for jitter in (0.0, JITTER)]
         clocks = f"processes spend {waits[0]} of each step waiting"

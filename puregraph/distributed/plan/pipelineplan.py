@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from puregraph.compile.memory.outputs import SPARE
 from puregraph.core.errors import GraphError
-from puregraph.distributed.collectives.treesum import BLOCK, Span
+from puregraph.distributed.collectives.treesum import Span
 from puregraph.distributed.plan.cluster import Cluster
-from puregraph.distributed.plan.dataparallelplan import LOOKED, SHARDS, arraysFor, batchOf, busiest
-from puregraph.distributed.plan.stagefootprint import StageFootprint
+from puregraph.distributed.plan.plan import LOOKED, SHARDS, Plan, arraysFor, busiest, tableOf
+from puregraph.distributed.plan.shardedfootprint import StageFootprint
+from puregraph.distributed.sharding.sharding import shardSize
+from puregraph.distributed.worlds.mesh import meshFor
 from puregraph.graph import Graph
 from puregraph.graph.analysis.footprint import Footprint
 from puregraph.graph.analysis.stagecuts import StageCuts
 from puregraph.graph.analysis.summary import bytesText
 from puregraph.graph.graphsegment import Crossings, GraphSegment, segmentFrom
-from puregraph.optimizers.parameterrule import statesPerWeight
 
 COUNTS = 2, 3, 4, 6, 8  # of stages in a table
 EACH = 8  # grains of a process, or as many as a batch has
@@ -83,14 +81,11 @@ class StageSums(NamedTuple):
         return sum(end - begin for begin, end in self.spans)
 
 
-class PipelinePlan:
+class PipelinePlan(Plan):
     """The possible pipelines of a network on a cluster; `best` takes the least memory.
 
-    Nothing is allocated and nothing runs: sizes come from `StageFootprint` at the shapes of a grain. The peak of a step
-    is in the passes of microbatches, in the reduction of gradients, or in the update.
-
-    `graph`      the network; inputs of `shapes` are a full batch, along their first axis
-    `optimizer`  an optimizer or its class, which gives the state arrays per weight
+    Sizes are those of a grain. The peak of a step is in the passes of microbatches, in the reduction of gradients, or
+    in the update.
 
     Weights, gradients, optimizer state, values of microbatches and buffers of reductions are counted; data, cost,
     metrics, packed weights and Python itself are not.
@@ -99,12 +94,8 @@ class PipelinePlan:
     """
 
     def __init__(self, graph: Graph, shapes: Sequence[Any], cluster: Cluster, optimizer: Any):
-        self.graph, self.shapes, self.cluster = graph, [tuple(s) for s in shapes], cluster.checked()
-        self.batch = batchOf(self.shapes)
-        self.keeps = statesPerWeight(optimizer)
+        super().__init__(graph, shapes, cluster, optimizer)
         self.stored = sum(array.nbytes for kind in (graph.params, graph.states) for array in kind.values())
-        self.trained = [param for param in graph.params.values() if param.trainable]
-        self.dtype = np.result_type(np.float32, *[param.dtype for param in self.trained])
         self.cuts: dict[int, StageCuts] = {}  # by the samples of a microbatch
         self.planned: dict[tuple[int, int], list[Stage]] = {}
         self.splits = list(self.every())
@@ -112,7 +103,7 @@ class PipelinePlan:
     @property
     def best(self) -> StageSplit | None:
         """Whose largest process takes least memory, if that fits; None if none does."""
-        fitting = [split for split in self.splits if split.most <= self.cluster.memory]
+        fitting = [split for split in self.splits if self.fits(split.most)]
         return min(fitting, key=lambda split: split.most, default=None)
 
     def every(self) -> Iterator[StageSplit]:
@@ -132,10 +123,10 @@ class PipelinePlan:
 
         Raises    GraphError if it cannot be cut into n stages
         """
-        positions = math.gcd(self.cluster.ranks, stages)
-        replicas = self.cluster.ranks // positions
+        mesh = meshFor(self.mesh().world, stages)
+        positions, replicas = mesh.stage.size, mesh.data.size
         every = self.stages(stages, -(-self.batch // grains))
-        spans = busiest(self.cluster._replace(ranks=replicas), grains).spans
+        spans = busiest(replicas, grains).spans
         parts, memory = sum(map(len, spans)), []
         for position in range(positions):
             lengths = [tuple([(0, b - a) for a, b in stageSpans]) for stageSpans in spans[: LOOKED + 1]]
@@ -147,10 +138,10 @@ class PipelinePlan:
     def memory(self, every: list[Stage], own: range, shard: str | None, reduced: StageSums) -> int:
         """Return the peak memory of a rank with some of all stages and these sums of gradients."""
         itemsize, stages, replicas = self.dtype.itemsize, [every[stage] for stage in own], reduced.replicas
-        piece = sum(pieceOf(stage.size, replicas if shard else 1) for stage in stages) * itemsize
+        piece = sum(shardSize(stage.size, replicas if shard else 1) for stage in stages) * itemsize
         held = self.stored
         if shard == "parameters":
-            held -= sum(param.nbytes for param in self.trained) - piece
+            held -= sum(param.nbytes for param in self.params) - piece
             held += sum(stage.gathered for stage in stages)
         elif shard is not None:
             held += piece  # the weights that are updated
@@ -164,9 +155,9 @@ class PipelinePlan:
         if replicas > 1:
             largest, count = max(stage.size for stage in stages), len(reduced.spans)
             received = reduced.parts if count > 1 else reduced.parts - 1  # several own sums are copied
-            shardSize, levels = pieceOf(largest, replicas), reduced.parts.bit_length()
-            summing += itemsize * shardSize * (received - 1 + levels)  # sums on the way to the root
-            summing += itemsize * (largest - pieceOf(largest, replicas)) * count if count > 1 else 0  # to be sent
+            shardElements, levels = shardSize(largest, replicas), reduced.parts.bit_length()
+            summing += itemsize * shardElements * (received - 1 + levels)  # sums on the way to the root
+            summing += itemsize * (largest - shardElements) * count if count > 1 else 0  # to be sent
         isBrief = shard in ("gradients", "parameters")
         return held + max(passing, summing, piece + (0 if isBrief else sums))
 
@@ -187,9 +178,7 @@ class PipelinePlan:
         Raises    ShapeError if the network does not fit them
         """
         if samples not in self.cuts:
-            shapes = [(samples, *shape[1:]) for shape in self.shapes]
-            self.graph.dataShapeFrom(shapes)
-            footprint = Footprint(self.graph, *shapes)
+            footprint = Footprint(self.graph, *self.shapesFor(samples))
             self.cuts[samples] = StageCuts(footprint, Crossings(footprint.steps, isCarried=False))
         return self.cuts[samples]
 
@@ -214,12 +203,9 @@ class PipelinePlan:
         if not self.splits:
             return f"{title}: no number of them up to {COUNTS[-1]} divides network and {self.cluster.ranks:,} processes"
         rows = [("stages", "shard", "grains", "memory"), *map(self.row, self.splits)]
-        wide = [max(map(len, column)) for column in list(zip(*rows))[:3]]
-        lines = ["  ".join([*[c.rjust(w) for c, w in zip(row, wide)], row[3]]) for row in rows]
-        for i, split in enumerate(self.splits, 1):
-            fits = split.most <= self.cluster.memory
-            lines[i] += "  least" if split is self.best else "" if fits else "  too large"
-        return "\n".join([title, *lines])
+        best, fitting = self.best, [self.fits(split.most) for split in self.splits]
+        marks = ["least" if way is best else "" if fits else "too large" for way, fits in zip(self.splits, fitting)]
+        return "\n".join([title, *tableOf(rows, marks, ragged=1)])
 
     def row(self, split: StageSplit) -> tuple[str, str, str, str]:
         """Return the table row of a pipeline."""
@@ -230,8 +216,3 @@ class PipelinePlan:
         return (
             f"<PipelinePlan of {self.graph.title()} for {self.cluster.ranks} processes: {len(self.splits)} pipelines>"
         )
-
-
-def pieceOf(size: int, count: int) -> int:
-    """The elements of the largest of n pieces of an array, see `cutsOf`."""
-    return min(BLOCK * -(-size // (BLOCK * count)), size)

@@ -14,7 +14,7 @@ from puregraph.core.base.align import aligned
 from puregraph.core.device import Array
 from puregraph.core.param import Param
 from puregraph.distributed.collectives.treenorm import scatteredNorm
-from puregraph.distributed.collectives.treesum import Span, cutsOf
+from puregraph.distributed.collectives.treesum import BLOCK, Span, cutAt, cutsOf
 from puregraph.distributed.worlds.world import World
 
 
@@ -183,6 +183,13 @@ class Sharding:
         runs = [[place for _, _, place in ofRank] for ofRank in self.runs]
         pieces = [sums[n][a - self.start(n) : b - self.start(n)] for n, (a, b), _ in self.runs[self.world.rank]]
         return scatteredNorm(self.world, self.size, runs, pieces)
+
+
+def shardSize(size: int, count: int, rank: int | None = None) -> int:
+    """The elements of the shard of a rank in a row of `size`, or of the largest shard if none is given."""
+    if rank is None:
+        return min(BLOCK * -(-size // (BLOCK * count)), size)
+    return cutAt(size, count, rank + 1) - cutAt(size, count, rank)
 
 
 def isOnDevice(param: Param) -> bool:
