@@ -60,10 +60,10 @@ class GradientExchange:
 
     def sharding(self) -> Sharding:
         """Return the shards of the buckets: this rank updates its piece of each."""
-        world, places = self.grains.world, {id(param): span[0] for param, span in zip(self.params, self.spans)}
+        world, offsets = self.grains.world, {id(param): span[0] for param, span in zip(self.params, self.spans)}
         everyone = range(world.size)
         rows = [ShardRow(row, cuts, everyone, world.size) for row, cuts in zip(self.rows, self.tree.shards)]
-        return Sharding(world, rows, places, self.buckets.cuts[-1])
+        return Sharding(world, rows, offsets, self.buckets.cuts[-1])
 
     def add(self, learn: Callable[[int], list[Any] | None]) -> None:
         """Add up the gradients that `learn` gives of each grain of this process, or hands over itself."""

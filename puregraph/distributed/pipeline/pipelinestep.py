@@ -112,8 +112,8 @@ class PipelineStep(SharedStep):
             size, ranks = sum(param.size for param in params), range(first, first + mesh.data.size)
             cuts = [0] + [size] * len(ranks) if self.shard is None else cutsAmong(params, size, len(ranks))
             rows.append(ShardRow(params, cuts, ranks, mesh.world.size, self.shard is None))
-        places = {id(param): begin for param, (begin, _) in zip(self.params, self.row.spans)}
-        return Sharding(mesh.world, rows, places, self.row.cuts[-1])
+        offsets = {id(param): begin for param, (begin, _) in zip(self.params, self.row.spans)}
+        return Sharding(mesh.world, rows, offsets, self.row.cuts[-1])
 
     def prepare(self, stage: int, unit: int) -> None:
         """Before a stage goes forward: set its states to those that there were before the step."""

@@ -49,7 +49,7 @@ class Plan:
         return nbytes <= self.cluster.memory
 
     def shapesFor(self, samples: int) -> list[Any]:
-        """The shapes of so many samples.
+        """The shapes of n samples.
 
         Raises    ShapeError if the graph does not fit them
         """

@@ -148,16 +148,16 @@ class ShardedUpdate:
         chunk = np.zeros(ends[-1], np.result_type(np.float32, *[param.dtype for param in row.params]))
         group = self.mesh.data
         begin, at = spans[group.index][0], ends[group.index]
-        for param, first, last, place in row.overlaps(*spans[group.index]):
-            shard, offset = shards[id(param)], at + place - begin
+        for param, first, last, offset in row.overlaps(*spans[group.index]):
+            shard, offset = shards[id(param)], at + offset - begin
             start = shard.span[0]
             chunk[offset : offset + last - first] = device.toHost(shard.array[first - start : last - start])
         group.world.allGather(chunk, ends)
         for (begin, end), at in zip(spans, ends):
-            for param, first, last, place in row.overlaps(begin, end):
+            for param, first, last, offset in row.overlaps(begin, end):
                 if id(param) in changed:
                     into = param.materialize().reshape(-1)[first:last]
-                    new = chunk[at + place - begin :][: last - first].astype(into.dtype, copy=False)
+                    new = chunk[at + offset - begin :][: last - first].astype(into.dtype, copy=False)
                     into[...] = device.toDevice(new) if device.isDeviceArray(into) else new
 
 

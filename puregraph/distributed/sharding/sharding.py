@@ -64,7 +64,7 @@ class Sharding:
 
     `world`   the ranks; a rank of `rows` is one of these
     `rows`    the parameters, cut among them
-    `places`  where each parameter is in a row of all, by its id, and the size of that: the order in which a norm adds
+    `offsets` where each parameter is in a row of all, by its id, and the size of that: the order in which a norm adds
     `orders`  by the id of a parameter the order of its elements, if it is not that of its array
     """
 
@@ -72,11 +72,11 @@ class Sharding:
         self,
         world: World,
         rows: list[ShardRow],
-        places: dict[int, int],
+        offsets: dict[int, int],
         size: int,
         orders: dict[int, ElementOrder] | None = None,
     ):
-        self.world, self.rows, self.places, self.size, self.orders = world, rows, places, size, orders or {}
+        self.world, self.rows, self.offsets, self.size, self.orders = world, rows, offsets, size, orders or {}
         self.params = [param for row in rows for param in row.params]
         self.homes = {id(p): (n, begin) for n, row in enumerate(rows) for p, begin in zip(row.params, row.begins)}
         self.key = [([(id(p), p.dtype) for p in row.params], row.bounds, row.isCopied) for row in rows]
@@ -168,7 +168,7 @@ class Sharding:
                 first, last = max(a, row.bounds[rank]), min(b, row.bounds[rank + 1])
                 if first >= last:
                     continue
-                shift = self.places[id(param)] - a
+                shift = self.offsets[id(param)] - a
                 if before is not None and before[1][1] == first + shift:
                     before = (before[0][0], last), (before[1][0], last + shift)
                     continue
@@ -180,7 +180,7 @@ class Sharding:
 
     def norm(self, sums: Sums) -> float:
         """Return the norm of all gradients; no bit depends on who holds what."""
-        runs = [[place for _, _, place in ofRank] for ofRank in self.runs]
+        runs = [[offset for _, _, offset in ofRank] for ofRank in self.runs]
         pieces = [sums[n][a - self.start(n) : b - self.start(n)] for n, (a, b), _ in self.runs[self.world.rank]]
         return scatteredNorm(self.world, self.size, runs, pieces)
 

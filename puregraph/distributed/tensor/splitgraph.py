@@ -84,16 +84,16 @@ class SplitGraph:
 
     def sharding(self, params: list[Param]) -> Sharding:
         """Return the shards of parameters: the parts that a rank has, and copies of those that are not divided."""
-        size, places, orders, rows = self.group.world.size, dict[int, int](), dict[int, ElementOrder](), []
+        size, offsets, orders, rows = self.group.world.size, dict[int, int](), dict[int, ElementOrder](), []
         end = 0
         for param in params:
-            places[id(param)], end = end, end + param.size
+            offsets[id(param)], end = end, end + param.size
             cut, cuts = self.layout.cuts.get(id(param)), [0] + [param.size] * size
             if cut is not None:
                 order = orders[id(param)] = PartOrder(cut, self.group.parts, param.shape)
                 cuts = [order.bounds[part] for part in self.group.division.bounds]
             rows.append(ShardRow([param], cuts, range(size), size, cut is None))
-        return Sharding(self.group.world, rows, places, end, orders)
+        return Sharding(self.group.world, rows, offsets, end, orders)
 
     def shard(self, world: World, ranks: list[int]) -> ShardedWeights:
         """Return the divided weights as shards in memory that all ranks of `world` read; parts are views of them.

@@ -54,8 +54,8 @@ class Mesh:
 
     def rankAt(self, stage: int | None = None, data: int | None = None, tensor: int | None = None) -> int:
         """The rank at these coordinates; those that are left out are this rank's."""
-        place = [own if other is None else other for own, other in zip(self.coordinates, (stage, data, tensor))]
-        return (place[0] * self.sizes[1] + place[1]) * self.sizes[2] + place[2]
+        indices = [own if other is None else other for own, other in zip(self.coordinates, (stage, data, tensor))]
+        return (indices[0] * self.sizes[1] + indices[1]) * self.sizes[2] + indices[2]
 
     def stagesOf(self, count: int) -> range:
         """This rank's stages of a pipeline of `count`: stage s is at index s mod `stage.size` of the axis."""
