@@ -58,7 +58,7 @@ class SharedStep:
         trainer, self.net, self.objective = self.trainer, net, objective
         once = {id(s): path for path, s in reversed(net.states.items())}
         self.states = {path: s for path, s in net.states.items() if once[id(s)] == path}
-        drawing = {id(m): m for m in net.modules().values() if getattr(m, "draws", None)}
+        drawing: dict[int, Any] = {id(m): m for m in net.modules().values() if getattr(m, "draws", None)}
         self.counters = [m.states[m.draws] for m in drawing.values()]
         self.params = self.setupGradients()
         self.columns = Columns(size=(), counted=(), cost=(), stop=(), ignored=(2,), reached=(len(self.params),))

@@ -86,6 +86,7 @@ class PipelineStep(SharedStep):
             objective.graph, shapes, last, self.mesh, self.stages, objective.compile
         )
         sharding = self.shardingOf(pipeline)
+        self.stageRows = sharding.rows
         if self.shard == "parameters" and self.mesh.world.size > 1:
             self.weights = weightsFor(trainer, sharding)
             pipeline.readFrom(self.weights)
@@ -160,7 +161,7 @@ class PipelineStep(SharedStep):
         """Add the gradients of a stage, times `share`, to the sums of a grain; the first ones replace them."""
         grain, number, _ = self.units[unit]
         begin = 0
-        for param in self.sharded.sharding.rows[stage].params:
+        for param in self.stageRows[stage].params:
             into, grad = leaf[begin : begin + param.size], gradients.get(id(param))
             if grad is not None:
                 grad = (grad if share is None else scaled(grad, share)).reshape(-1)  # one at a time
