@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from puregraph.compile.runtime.gc import uncollected
 from puregraph.core.arguments import Argument, Flag, Natural, optional, takes
 from puregraph.core.base.budget import Budget, BudgetError
 from puregraph.core.dim import Dim
@@ -92,7 +93,8 @@ def fromOnnx(
     Raises    CheckpointError for a file that cannot be decoded, or asks for more than its size allows;
               GraphError listing every node whose operator is not known, or whose inputs do not fit
     """
-    return ModelReader(ModelFile(model), trainable, patterns, mostRuns).read(shapes or {}, values)
+    with uncollected():
+        return ModelReader(ModelFile(model), trainable, patterns, mostRuns).read(shapes or {}, values)
 
 
 class ModelReader:

@@ -28,6 +28,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
+from puregraph.compile.runtime.gc import uncollected
 from puregraph.core import device
 from puregraph.core.arguments import Argument, FileSource, Flag, OptimizerLike, Text, Texts, optional, takes
 from puregraph.core.base.align import aligned, fitting
@@ -321,7 +322,7 @@ def load(path: Any, format: str | None = None) -> LoadedCheckpoint:
 
     Raises    CheckpointError naming file, array and reason, before memory is allocated for it
     """
-    with opened(path, format) as source:
+    with uncollected(), opened(path, format) as source:
         graph = source.graph().evalMode()
         optimizer = None if source.optimizer is None else remake(source.optimizer)
         if optimizer is not None:
@@ -332,7 +333,7 @@ def load(path: Any, format: str | None = None) -> LoadedCheckpoint:
 @takes(path=FileSource, format=optional(Text))
 def loadGraph(path: Any, format: str | None = None) -> Graph:
     """The graph of a file, in evalMode, rebuilt from its blueprint, whatever it was trained with; see `load`."""
-    with opened(path, format) as source:
+    with uncollected(), opened(path, format) as source:
         graph = source.graph().evalMode()
         bring(source, graph, None, True)
         return graph

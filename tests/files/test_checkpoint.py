@@ -1032,3 +1032,19 @@ def test_a_graph_that_unfolds_into_more_than_a_file_may_is_not_saved():
         net = Sequential(net, net)
     with pytest.raises(CheckpointError, match="it asks for .* nodes or more, a file of its size may have"):
         net.save(None)
+
+
+def test_garbage_is_not_collected_while_modules_are_built():
+    data = Sequential(*[Relu(name=f"r{i}") for i in range(3000)]).save(None)
+    collections = []
+
+    def note(phase, info):
+        collections.append(info["generation"])
+
+    gc.collect()
+    gc.callbacks.append(note)
+    try:
+        load(data)
+    finally:
+        gc.callbacks.remove(note)
+    assert len(collections) < 20 and gc.isenabled()
