@@ -19,7 +19,7 @@ from puregraph.distributed.collectives.grains import Grains
 from puregraph.distributed.dataparallel.agreement import agree
 from puregraph.distributed.dataparallel.lockstep import isSynchronized
 from puregraph.distributed.nccl.ncclchoice import chooseNccl
-from puregraph.distributed.worlds.mesh import meshFor
+from puregraph.distributed.worlds.mesh import replicasIn
 from puregraph.distributed.worlds.world import World
 from puregraph.graph.lookup import few
 from puregraph.modules.batchnorm import BatchNorm
@@ -156,7 +156,7 @@ def begin(trainer: Any, source: Arrays | Stream, checks: Arrays | Stream | None,
     if trainer.grains is not None and isinstance(source, Arrays) and trainer.batchsize < trainer.grains:
         wanted = f"grains={trainer.grains}: wanted batches of at least as many samples"
         raise DataError(f"{wanted}, got batchsize {trainer.batchsize}")
-    replicas = meshFor(trainer.world, tensor=trainer.tensor).data.size
+    replicas = replicasIn(trainer.world, trainer.tensor)
     isDivided = trainer.stages is None and trainer.tensor is None
     parts = Grains(trainer.grains or replicas, trainer.world if isDivided else World()).sizes
     isWhole = any(isSynchronized(module) for module in trainer.net.modules().values())

@@ -68,6 +68,11 @@ def meshFor(world: World, stages: int | None = None, tensor: int | None = None) 
     return Mesh(world, stage=stage, tensor=part)
 
 
+def replicasIn(world: World, tensor: int | None) -> int:
+    """Return the size of the data axis of a mesh with tensor parallel parts."""
+    return world.size // math.gcd(world.size, tensor or 1)
+
+
 def checkStages(stages: object, grains: int | None) -> int | None:
     """Check the `stages` argument: the number of pipeline stages.
 
