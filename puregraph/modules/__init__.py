@@ -23,9 +23,9 @@ from puregraph.modules.constant import Constant, Full, Range, Weight
 from puregraph.modules.control.ifelse import If
 from puregraph.modules.control.loop import Loop
 from puregraph.modules.control.scan import Scan
-from puregraph.modules.convolution import Conv1D, Conv2D, Conv3D, ConvNd
+from puregraph.modules.convolution import Conv1D, Conv2D, Conv3D, ConvNd, Convolve
 from puregraph.modules.cumulative import CumProd, CumSum
-from puregraph.modules.deconvolution import Deconv2D, DeconvNd
+from puregraph.modules.deconvolution import Deconv2D, DeconvNd, Deconvolve
 from puregraph.modules.detection import NonMaxSuppression, RoiAlign, RoiPool
 from puregraph.modules.dropout import Dropout, Multinomial
 from puregraph.modules.embedding import Embedder, Position, Prepend
@@ -50,10 +50,13 @@ from puregraph.modules.parametrizations import (
 from puregraph.modules.pooling import (
     AvgPool1D,
     AvgPool2D,
+    AvgPool3D,
     AvgPoolNd,
     GlobalAvgPool,
+    LpPoolNd,
     MaxPool1D,
     MaxPool2D,
+    MaxPool3D,
     MaxPoolNd,
     MaxUnpool,
 )
@@ -61,7 +64,7 @@ from puregraph.modules.product import Determinant, Einsum, MatMul, PairDot
 from puregraph.modules.quantization import Dequantize, Quantize
 from puregraph.modules.recurrent import GRU, LSTM, RNN
 from puregraph.modules.reduction import ArgMax, ArgMin, Max, Mean, Min, Sum
-from puregraph.modules.reshaping import Expand, Flatten, Reshape, Tile, Transpose
+from puregraph.modules.reshaping import Expand, Flatten, Reshape, Squeeze, Tile, Transpose, Unsqueeze
 from puregraph.modules.resize import Resize, Upsample2D
 from puregraph.modules.scattering import ScatterElements, ScatterND
 from puregraph.modules.selection import Compress, NonZero, OneHot, TopKValues, Trilu, Unique
@@ -87,6 +90,7 @@ __all__ = [
     "Attention",
     "AvgPool1D",
     "AvgPool2D",
+    "AvgPool3D",
     "AvgPoolNd",
     "BatchNorm",
     "BitCast",
@@ -102,11 +106,13 @@ __all__ = [
     "Conv2D",
     "Conv3D",
     "ConvNd",
+    "Convolve",
     "CumProd",
     "CumSum",
     "DFT",
     "Deconv2D",
     "DeconvNd",
+    "Deconvolve",
     "Dequantize",
     "Determinant",
     "Div",
@@ -147,10 +153,12 @@ __all__ = [
     "Loop",
     "LpNorm",
     "LpNormalize",
+    "LpPoolNd",
     "MatMul",
     "Max",
     "MaxPool1D",
     "MaxPool2D",
+    "MaxPool3D",
     "MaxPoolNd",
     "MaxUnpool",
     "Mean",
@@ -191,6 +199,7 @@ __all__ = [
     "SoftMax",
     "SoftPlus",
     "Split",
+    "Squeeze",
     "Sub",
     "Sum",
     "SumSquares",
@@ -201,6 +210,7 @@ __all__ = [
     "Transpose",
     "Trilu",
     "Unique",
+    "Unsqueeze",
     "Upsample2D",
     "Weight",
     "Where",

@@ -1,4 +1,4 @@
-"""Convolutions of one, two, three and n axes."""
+"""Convolutions of one, two, three and n axes, and with weights that are inputs."""
 
 from math import prod
 
@@ -11,7 +11,7 @@ from puregraph.core.errors import need
 from puregraph.core.param import Param
 from puregraph.core.shape import product
 from puregraph.graph.module import Module
-from puregraph.modules.windows import needRank, overMaps, perAxis, perMap, sides, windowShape, windowSize
+from puregraph.modules.windows import needRank, overMaps, padding, perAxis, perMap, sides, windowShape, windowSize
 from puregraph.ops.convolution.reference import convolve, convolveData, convolveWeight
 from puregraph.ops.reduction.reference import total
 
@@ -20,7 +20,7 @@ class _Convolution(Module):
     """A subclass says how its weight is applied, and how gradients go back: ConvNd by convolve and its adjoint,
     DeconvNd the other way around. The weight of both has the channels first that its convolution gives."""
 
-    rank = None
+    rank: int | None = None
     reads = ("x", "W")
     needsFloats = True
     isTransposed = False
@@ -31,8 +31,10 @@ class _Convolution(Module):
         self.size = windowSize(size, self.rank, type(self).__name__)
         self.stride = perAxis(stride, len(self.size), "stride")
         self.dilation = perAxis(dilation, len(self.size), "dilation")
-        self.pad = sides(pad, self.size, self.stride, self.dilation)
+        self.pad = self.sidesOf(pad, self.size, self.stride, self.dilation)
         self.inmaps, self.outmaps, self.groups = inmaps, outmaps, groups
+
+    sidesOf = staticmethod(sides)
 
     def setWeights(self, useBias, initscheme, wscale):
         """Make W and b."""
@@ -41,20 +43,27 @@ class _Convolution(Module):
         self.W = Param((first, second // self.groups, *self.size), initial.weights(initscheme, *fans, wscale))
         self.b = Param((self.outmaps,)) if useBias else None
 
-    @property
-    def layout(self):
-        """The options of the convolution kernels."""
-        return self.stride, self.pad, self.dilation, self.groups
+    def windows(self, size):
+        """Stride, padding and dilation of windows of this size."""
+        return self.stride, self.pad, self.dilation
 
-    def updateData(self, x, W, b):
-        y = self.apply(*asResultType(x, W))
-        return y if b is None else np.add(y, perMap(b, y), out=y)
+    def layout(self, lengths, size):
+        """The options of the convolution kernels for inputs of these lengths."""
+        stride, pad, dilation = self.windows(size)
+        return stride, padding(lengths, size, stride, pad, dilation), dilation, self.groups
+
+    def updateData(self, x, W, b=None):
+        x, W, *biases = asResultType(x, W) if b is None else asResultType(x, W, b)
+        y = self.apply(x, W)
+        return np.add(y, perMap(biases[0], y), out=y) if biases else y
 
     def updateGrad(self, grad, x, W, b, y, needs):
-        gradient, made = (x, self.reached(grad)) if self.isTransposed else (grad, x)
+        size = W.shape[2:]
+        gradient, made = (x, self.reached(grad, size)) if self.isTransposed else (grad, x)
+        layout = self.layout(made.shape[2:], size)
         return (
             self.applyAdjoint(grad, W, x.shape) if needs[0] else None,
-            convolveWeight(gradient, made, self.size, *self.layout) if needs[1] else None,
+            convolveWeight(gradient, made, size, *layout) if needs[1] else None,
             total(grad, overMaps(grad)) if needs[2] else None,
         )
 
@@ -68,12 +77,22 @@ def checkMaps(inmaps, outmaps, groups):
     need(inmaps % groups == outmaps % groups == 0, f"inmaps and outmaps in {groups} groups", (inmaps, outmaps), hint)
 
 
-class ConvNd(_Convolution):
+class _Forward(_Convolution):
+    """The base of convolutions that are no transposed ones."""
+
+    def apply(self, x, W):
+        return convolve(x, W, *self.layout(x.shape[2:], W.shape[2:]))
+
+    def applyAdjoint(self, grad, W, shape):
+        return convolveData(grad, W, shape, *self.layout(shape[2:], W.shape[2:]))
+
+
+class ConvNd(_Forward):
     """y[n, o, a] = b[o] + sum over c, t of W[o, c, t] x[n, g c, a stride + t dilation - before]
 
     g c being the channels of the group of o, a and t having one entry per spatial axis, and x zero outside.
-    The number of axes is that of `size`. `pad` is an integer, one per axis, a pair (before, after) per axis, or "same"
-    (stride 1 only), which leaves every length as it is and puts an odd zero after.
+    The number of axes is that of `size`. `pad` is an integer, one per axis, a pair (before, after) per axis, or "same",
+    which makes count = ceil(length / stride) and puts an odd zero after; a negative side cuts elements off.
 
     Shapes    x (n, inmaps, *spatial), W (outmaps, inmaps / groups, *size), b (outmaps,) -> y (n, outmaps, *count),
               count = (length + before + after - dilation (size - 1) - 1) // stride + 1
@@ -105,12 +124,6 @@ class ConvNd(_Convolution):
         needRank(x, len(self.size), self.inmaps)
         return (x[0], self.outmaps, *windowShape(x, self.size, self.stride, self.pad, self.dilation))
 
-    def apply(self, x, W):
-        return convolve(x, W, *self.layout)
-
-    def applyAdjoint(self, grad, W, shape):
-        return convolveData(grad, W, shape, *self.layout)
-
     def flopsFrom(self, x):
         terms = self.inmaps // self.groups * prod(self.size)
         return (2 * terms + (self.b is not None)) * product(self.dataShapeFrom(x))
@@ -120,13 +133,15 @@ class ConvNd(_Convolution):
         yield cls(2, 3, size=(2, 1, 2, 2)), [(2, 2, 3, 2, 3, 2)]
         yield cls(4, 2, size=(3, 2), stride=(2, 1), pad=((2, 0), (1, 2)), dilation=(1, 2), groups=2), [(2, 4, 5, 4)]
         yield cls(1, 2, size=(3,), pad="same", useBias=False), [(1, 1, 4)]
+        yield cls(2, 2, size=(3, 2), stride=(2, 3), pad="same"), [(1, 2, 5, 7)]
+        yield cls(2, 2, size=(2, 2), pad=((-1, 0), (2, -2))), [(1, 2, 4, 5)]
 
 
 class Conv1D(ConvNd):
     """y[n, o, a] = b[o] + sum over c, t of W[o, c, t] x[n, g c, a stride + t dilation - before]
 
     g c being the channels of the group that o belongs to, and x zero outside. `size`, `stride` and `dilation` are
-    integers; `pad` is an integer, ((before, after),), or "same" (stride 1 only), which keeps the length.
+    integers; `pad` is an integer, ((before, after),), or "same", which makes m = ceil(l / stride).
 
     Shapes    x (n, inmaps, l), W (outmaps, inmaps / groups, size), b (outmaps,) -> y (n, outmaps, m),
               m = (l + before + after - dilation (size - 1) - 1) // stride + 1
@@ -149,7 +164,7 @@ class Conv2D(ConvNd):
 
     g c being the channels of the group that o belongs to, a and t pairs (height, width), and x zero outside. `size`,
     `stride` and `dilation` are an integer or such a pair; `pad` is an integer, a pair, ((top, bottom), (left, right)),
-    or "same" (stride 1 only), which keeps height and width and puts an odd row or column of zeros after.
+    or "same", which makes count = ceil(length / stride) and puts an odd row or column of zeros after.
 
     Shapes    x (n, inmaps, h, w), W (outmaps, inmaps / groups, *size), b (outmaps,) -> y (n, outmaps, *count),
               count = (length + before + after - dilation (size - 1) - 1) // stride + 1 for height and width
@@ -176,7 +191,7 @@ class Conv3D(ConvNd):
 
     g c being the channels of the group that o belongs to, a and t triples (depth, height, width), and x zero outside.
     `size`, `stride` and `dilation` are an integer or such a triple; `pad` is an integer, a triple, three pairs
-    (before, after), or "same" (stride 1 only), which keeps every length.
+    (before, after), or "same", which makes count = ceil(length / stride).
 
     Shapes    x (n, inmaps, d, h, w), W (outmaps, inmaps / groups, *size), b (outmaps,) -> y (n, outmaps, *count),
               count = (length + before + after - dilation (size - 1) - 1) // stride + 1 for each of the three
@@ -195,3 +210,64 @@ class Conv3D(ConvNd):
             [(1, 2, 3, 3, 4)],
         )
         yield cls(1, 2, 3, pad="same", useBias=False), [(1, 1, 2, 3, 2)]
+
+
+class Convolve(_Forward):
+    """y[n, o, a] = b[o] + sum over c, t of W[o, c, t] x[n, g c, a stride + t dilation - before]
+
+    A ConvNd whose W and b are inputs. `stride` and `dilation` are an integer or one per axis, `pad` is as for ConvNd.
+
+    Shapes    x (n, maps, *spatial), W (o, maps / groups, *size), b (o,) -> y (n, o, *count)
+    Source    ONNX operator Conv; torch.nn.functional.conv2d
+    Raises    ShapeError if the ranks or channels differ, or x is too small for one window
+
+    >>> x, W = np.arange(4.0).reshape(1, 1, 4), np.array([[[1.0, -1.0]]])
+    >>> Convolve(stride=2)(x, W).tolist()
+    [[[-1.0, -1.0]]]
+    """
+
+    def __init__(self, stride=1, pad=0, dilation=1, groups: Count = 1, name=None):
+        super().__init__(name)
+        self.stride, self.pad, self.dilation, self.groups = stride, pad, dilation, groups
+        checkWindows(self)
+
+    def windows(self, size):
+        return windowsOf(self, size)
+
+    def dataShapeFrom(self, x, W, b=None):
+        fits = len(x) == len(W) > 2 and x[1] == W[1] * self.groups and W[0] % self.groups == 0
+        need(
+            fits and 0 not in W,
+            f"x (n, maps, *spatial) and W (o, maps / {self.groups}, *size), groups={self.groups}",
+            [x, W],
+        )
+        need(b is None or b == (W[0],), f"a bias of shape ({W[0]},)", b)
+        return (x[0], W[0], *windowShape(x, W[2:], *self.windows(W[2:])))
+
+    def flopsFrom(self, x, W, b=None):
+        return 2 * product(W[1:]) * product(self.dataShapeFrom(x, W, b))
+
+    @classmethod
+    def examples(cls):
+        yield cls((2, 1), ((1, 0), (0, 2)), (1, 2), groups=2), [(2, 4, 5, 4), (2, 2, 3, 2), (2,)]
+        yield cls(), [(1, 2, 4), (3, 2, 2)]
+        yield cls(2, "same"), [(1, 2, 5, 4), (3, 2, 2, 3), (3,)]
+
+
+def windowsOf(module, size):
+    """Stride, padding and dilation of a module whose weights are inputs, for windows of this size."""
+    stride, dilation = (perAxis(getattr(module, name), len(size), name) for name in ("stride", "dilation"))
+    return stride, module.sidesOf(module.pad, size, stride, dilation), dilation
+
+
+def checkWindows(module):
+    """The rank of the option that has one entry per axis; 1 without any.
+
+    Raises    ShapeError if options fit windows of no rank
+    """
+    options = [getattr(module, name, 0) for name in ("stride", "pad", "dilation", "postpad")]
+    ranks = {len(v) for v in options if isinstance(v, (tuple, list))}
+    need(len(ranks) <= 1, "stride, pad, dilation and postpad for as many axes, or as numbers", options)
+    rank = next(iter(ranks), 1)
+    windowsOf(module, (1,) * rank)
+    return rank

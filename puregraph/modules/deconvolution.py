@@ -1,23 +1,77 @@
-"""Transposed convolutions."""
+"""Transposed convolutions, and with weights that are inputs."""
 
 from math import prod
 
 from puregraph.core.arguments import Count, Flag, NotNegative
 from puregraph.core.errors import need
 from puregraph.core.shape import product, transposed
-from puregraph.modules.convolution import _Convolution
-from puregraph.modules.windows import axesNames, needRank, perAxis
+from puregraph.modules.convolution import _Convolution, checkWindows, windowsOf
+from puregraph.modules.windows import axesNames, halves, needRank, perAxis, sides
 from puregraph.ops.convolution.reference import convolve, convolveData
 from puregraph.ops.convolution.windowgeometry import opposite, padded
 
 
-class DeconvNd(_Convolution):
+class _Transposed(_Convolution):
+    """The base of transposed convolutions."""
+
+    isTransposed = True
+
+    @staticmethod
+    def sidesOf(pad, size, stride, dilation):
+        """(before, after) for each axis; "same" makes y `stride` times as long as x."""
+        if not isinstance(pad, str) or pad != "same":
+            return sides(pad, size, stride, dilation)
+        return tuple(halves(d * (k - 1) + 1 - s) for k, s, d in zip(size, stride, dilation))
+
+    def postpads(self, rank):
+        """How far y is longer at the end of each axis."""
+        return self.postpad
+
+    def cut(self, size):
+        """The stride, and of each axis the padding of the convolution, and the zeros around all windows of y."""
+        stride, pad, dilation = self.windows(size)
+        more = [post - post % s for post, s in zip(self.postpads(len(size)), stride)]
+        inside = tuple([(max(0, before), max(0, after - n)) for (before, after), n in zip(pad, more)])
+        return inside, [(max(0, -before), max(0, n - after)) for (before, after), n in zip(pad, more)]
+
+    def layout(self, lengths, size):
+        stride, _, dilation = self.windows(size)
+        return stride, self.cut(size)[0], dilation, self.groups
+
+    def lengths(self, x, size):
+        """The lengths of y."""
+        names, lengths = axesNames(len(size)), []
+        stride, pad, dilation = self.windows(size)
+        for name, length, k, s, both, d, post in zip(
+            names, x[2:], size, stride, pad, dilation, self.postpads(len(size))
+        ):
+            need(length >= 1, f"a {name} of at least 1", x)
+            least = max(1, -((d * (k - 1) + post - sum(both)) // s) + 1)
+            need(length >= least, f"a {name} of at least {least}", x, "the padding takes all of y: use less of it")
+            lengths.append(transposed(length, k, s, sum(both), d, post))
+        return lengths
+
+    def reached(self, y, size):
+        """y without the zeros around all windows."""
+        return padded(y, opposite(self.cut(size)[1]))
+
+    def apply(self, x, W):
+        size, maps = W.shape[2:], W.shape[1] * self.groups
+        around = self.cut(size)[1]
+        lengths = [n - sum(both) for n, both in zip(self.lengths(x.shape, size), around)]
+        return padded(convolveData(x, W, (len(x), maps, *lengths), *self.layout(lengths, size)), around)
+
+    def applyAdjoint(self, grad, W, shape):
+        return convolve(self.reached(grad, W.shape[2:]), W, *self.layout(None, W.shape[2:]))
+
+
+class DeconvNd(_Transposed):
     """y[n, o, h] = b[o] + sum over c, t, a with h = a stride + t dilation - before of W[c, o, t] x[n, c, a]
 
     The adjoint, in its input, of the convolution with the same weight and options, with y's shape as its input's. With
     a stride, several lengths of y give the same of x: `postpad`, below the stride or the dilation, says how far y is
     longer than the shortest. The number of axes is that of `size`; `pad` is what that convolution pads, and here is cut
-    off.
+    off; negative, it adds zeros. "same" makes the lengths those of x times the stride.
 
     Shapes    x (n, inmaps, *spatial), W (inmaps, outmaps / groups, *size), b (outmaps,) -> y (n, outmaps, *lengths),
               lengths = (length - 1) stride + dilation (size - 1) + 1 - before - after + postpad
@@ -25,8 +79,6 @@ class DeconvNd(_Convolution):
     Raises    ShapeError if x has another rank or number of channels, or nothing is left of y; if groups do not divide
               the channels, or postpad is below neither stride nor dilation
     """
-
-    isTransposed = True
 
     def __init__(
         self,
@@ -52,43 +104,8 @@ class DeconvNd(_Convolution):
         self.setWeights(useBias, initscheme, wscale)
 
     def dataShapeFrom(self, x):
-        spatial = needRank(x, len(self.size), self.inmaps)
-        names = axesNames(len(self.size))
-        lengths = []
-        for name, length, *window in zip(names, spatial, self.size, self.stride, self.pad, self.dilation, self.postpad):
-            k, s, both, d, post = window
-            need(length >= 1, f"a {name} of at least 1", x)
-            least = max(1, -((d * (k - 1) + post - sum(both)) // s) + 1)
-            need(length >= least, f"a {name} of at least {least}", x, "the padding takes all of y: use less of it")
-            lengths.append(transposed(length, k, s, sum(both), d, post))
-        return (x[0], self.outmaps, *lengths)
-
-    @property
-    def uncut(self):
-        """The output length restored at the end of each axis: the whole strides in `postpad`."""
-        return [post - post % s for post, s in zip(self.postpad, self.stride)]
-
-    @property
-    def layout(self):
-        sides = [(before, max(0, after - more)) for (before, after), more in zip(self.pad, self.uncut)]
-        return self.stride, tuple(sides), self.dilation, self.groups
-
-    @property
-    def beyond(self):
-        """The zeros behind all windows, that y ends with."""
-        return [(0, max(0, more - after)) for (_, after), more in zip(self.pad, self.uncut)]
-
-    def reached(self, y):
-        """y without the zeros behind all windows."""
-        return padded(y, opposite(self.beyond))
-
-    def apply(self, x, W):
-        n, maps, *lengths = self.dataShapeFrom(x.shape)
-        shape = (n, maps, *[length - more for length, (_, more) in zip(lengths, self.beyond)])
-        return padded(convolveData(x, W, shape, *self.layout), self.beyond)
-
-    def applyAdjoint(self, grad, W, shape):
-        return convolve(self.reached(grad), W, *self.layout)
+        needRank(x, len(self.size), self.inmaps)
+        return (x[0], self.outmaps, *self.lengths(x, self.size))
 
     def flopsFrom(self, x):
         terms = self.outmaps // self.groups * prod(self.size)
@@ -101,6 +118,7 @@ class DeconvNd(_Convolution):
         yield cls(2, 4, size=(2, 1, 3), stride=(1, 2, 2), pad=((1, 0), (0, 0), (1, 2)), groups=2), [(1, 2, 3, 2, 3)]
         yield cls(2, 2, size=(3,), dilation=4, pad=1, postpad=3), [(2, 2, 3)]
         yield cls(1, 2, size=(3, 2), pad="same", useBias=False), [(1, 1, 3, 2)]
+        yield cls(1, 2, size=(3, 2), stride=(2, 3), pad="same"), [(1, 1, 3, 2)]
 
 
 class Deconv2D(DeconvNd):
@@ -128,3 +146,49 @@ class Deconv2D(DeconvNd):
             [(2, 4, 3, 2)],
         )
         yield cls(3, 3, 3, pad="same", groups=3, useBias=False, initscheme="he"), [(1, 3, 3, 4)]
+
+
+class Deconvolve(_Transposed):
+    """y[n, o, h] = b[o] + sum over c, t, a with h = a stride + t dilation - before of W[c, o, t] x[n, c, a]
+
+    A DeconvNd with W, b inputs. `postpad` may be of any size here; options are an integer or one per axis.
+
+    Shapes    x (n, maps, *spatial), W (maps, o / groups, *size), b (o,) -> y (n, o, *lengths)
+    Source    ONNX operator ConvTranspose; torch.nn.functional.conv_transpose2d
+    Raises    ShapeError if the ranks or channels differ, or nothing is left of y
+
+    >>> Deconvolve(stride=2)(np.array([[[1.0, 2.0]]]), np.array([[[3.0, 4.0]]])).tolist()
+    [[[3.0, 4.0, 6.0, 8.0]]]
+    """
+
+    def __init__(self, stride=1, pad=0, dilation=1, postpad=0, groups: Count = 1, name=None):
+        super().__init__(name)
+        self.stride, self.pad, self.dilation, self.groups = stride, pad, dilation, groups
+        self.postpad = 0 if postpad is None else postpad
+        self.postpads(checkWindows(self))
+
+    def windows(self, size):
+        return windowsOf(self, size)
+
+    def postpads(self, rank):
+        return perAxis(self.postpad, rank, "postpad", least=0)
+
+    def dataShapeFrom(self, x, W, b=None):
+        fits = len(x) == len(W) > 2 and x[1] == W[0] and W[0] % self.groups == 0
+        need(
+            fits and 0 not in W,
+            f"x (n, maps, *spatial) and W (maps, o / {self.groups}, *size), groups={self.groups}",
+            [x, W],
+        )
+        maps = W[1] * self.groups
+        need(b is None or b == (maps,), f"a bias of shape ({maps},)", b)
+        return (x[0], maps, *self.lengths(x, W[2:]))
+
+    def flopsFrom(self, x, W, b=None):
+        return 2 * product(W[1:]) * product(x)
+
+    @classmethod
+    def examples(cls):
+        yield cls((2,), ((1, 0),), (1,), (1,)), [(2, 2, 3), (2, 3, 3), (3,)]
+        yield cls((1, 2), ((-1, 0), (0, 1)), (1, 2), groups=2), [(1, 2, 3, 2), (2, 2, 2, 2)]
+        yield cls(2, postpad=3), [(1, 2, 3), (2, 1, 2)]

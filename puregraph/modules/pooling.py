@@ -4,73 +4,142 @@ from math import prod
 
 import numpy as np
 
-from puregraph.core.arguments import Flag, Wholes
-from puregraph.core.base.widen import divided
+from puregraph.core.arguments import Count, Flag, Positive, Wholes, optional
+from puregraph.core.base.widen import divided, widened
 from puregraph.core.errors import need
 from puregraph.core.shape import product
+from puregraph.core.tracer import arrayLike
 from puregraph.graph.module import Module
-from puregraph.modules.windows import needRank, perAxis, poolSides, windowShape, windowSize
+from puregraph.modules.windows import needRank, padding, perAxis, poolSides, windowShape, windowSize
+from puregraph.ops.convolution.windowgeometry import padded, unpadded, window
 from puregraph.ops.pooling.reference import maxPool, maxPoolGrad, meanPool, meanPoolGrad
 
 
-class MaxPoolNd(Module):
-    """y[n, c, a] = max over t of x[n, c, a stride + t - before]
+class _Pool(Module):
+    """The base: windows of `size`, one `stride` further each; with `ceil` the last may go beyond the padding."""
+
+    rank: int | None = None
+
+    def setWindows(self, size, stride, pad, dilation, ceil):
+        """Check and keep the options of the windows."""
+        self.size = windowSize(size, self.rank, type(self).__name__)
+        self.stride = self.size if stride is None else perAxis(stride, len(self.size), "stride")
+        self.dilation = perAxis(dilation, len(self.size), "dilation")
+        self.pad, self.ceil = poolSides(pad, self.size, self.stride, self.dilation), ceil
+
+    def dataShapeFrom(self, x):
+        needRank(x, len(self.size))
+        return (*x[:2], *windowShape(x, self.size, self.stride, self.pad, self.dilation, self.ceil))
+
+    def geometry(self, shape):
+        """Size, stride, padding and, other than 1, dilation for an input of this shape."""
+        pad = padding(shape[2:], self.size, self.stride, self.pad, self.dilation, self.ceil)
+        return self.size, self.stride, pad, *[self.dilation] * (set(self.dilation) != {1})
+
+    def flopsFrom(self, x):
+        return prod(self.size) * product(_Pool.dataShapeFrom(self, x))
+
+
+class MaxPoolNd(_Pool):
+    """y[n, c, a] = max over t of x[n, c, a stride + t dilation - before]
 
     Padding is never chosen, NaN is greater than any other value, and of equal values the first counts: its position,
     flat in *spatial, is the hidden output `indices`, and the gradient goes there. The number of axes is that of `size`;
-    the stride is the size unless given.
+    the stride is the size unless given. `pad` is an integer, one per axis, (before, after) per axis, or "same": as many
+    windows as ceil(length / stride). With `ceil` the last window may go beyond the padding. `useMask` makes positions
+    a second output, `mask`, counted in all of x as one row, as MaxUnpool takes them; `columns` counts down the columns.
 
-    Shapes    x (n, c, *spatial) -> y (n, c, *count), count = (length + before + after - size) // stride + 1
+    Shapes    x (n, c, *spatial) -> y, mask (n, c, *count),
+              count = (length + before + after - dilation (size - 1) - 1) // stride + 1
     Source    Ranzato, Huang, Boureau, LeCun 2007, Unsupervised Learning of Invariant Feature Hierarchies, section 2
     Raises    ShapeError if x has another rank, or is too small for one window; if a side of pad is not below the size
+
+    >>> MaxPoolNd((2, 2), ceil=True).dataShapeFrom((1, 3, 5, 5))
+    (1, 3, 3, 3)
     """
 
-    rank = None
     reads = ("indices",)
-    needsFloats = True
+    keepsDtype = True
     hidden = ("indices",)
 
-    def __init__(self, size=2, stride=None, pad=0, name=None):
+    def __init__(
+        self,
+        size=2,
+        stride=None,
+        pad=0,
+        name=None,
+        *,
+        dilation=1,
+        ceil: Flag = False,
+        useMask: Flag = False,
+        columns: Flag = False,
+    ):
         super().__init__(name)
-        self.size = windowSize(size, self.rank, type(self).__name__)
-        self.stride = self.size if stride is None else perAxis(stride, len(self.size), "stride")
-        self.pad = poolSides(pad, self.size, self.stride)
+        self.setWindows(size, stride, pad, dilation, ceil)
+        need(useMask or not columns, "useMask=True for a mask of columns", useMask)
+        self.useMask, self.columns = useMask, columns
+
+    @property
+    def outputNames(self):
+        return ("y", "mask") if self.useMask else ("y",)
 
     def dataShapeFrom(self, x):
-        rank = len(self.size)
-        needRank(x, rank)
-        return (*x[:2], *windowShape(x, self.size, self.stride, self.pad, (1,) * rank))
+        y = super().dataShapeFrom(x)
+        return [y, y] if self.useMask else y
+
+    def dataTypeFrom(self, x):
+        super().dataTypeFrom(x)
+        return [x, np.dtype(np.int64)] if self.useMask else x
 
     def hiddenShapeFrom(self, x):
-        return [self.dataShapeFrom(x)]
+        return [super().dataShapeFrom(x)]
 
     def hiddenTypeFrom(self, x):
         return [np.dtype(np.int32)]
 
     def updateData(self, x):
-        return maxPool(x, self.size, self.stride, self.pad)
+        isFloat = x.dtype.kind in "fV"
+        data = x if isFloat else x.astype(np.float32 if x.dtype.itemsize < 3 else np.float64)
+        y, indices = maxPool(data, *self.geometry(x.shape))
+        y = y if isFloat else y.astype(x.dtype)
+        return (y, self.mask(indices, x.shape), indices) if self.useMask else (y, indices)
 
-    def updateGrad(self, grad, x, y, indices):
-        return maxPoolGrad(grad, indices, x.shape, self.size, self.stride, self.pad)
+    def mask(self, indices, shape):
+        """Positions in all of x as one row."""
+        if self.columns:
+            points = np.unravel_index(np.maximum(indices, 0), shape[2:])
+            indices = np.ravel_multi_index(points[::-1], shape[:1:-1])
+        starts = np.arange(shape[0] * shape[1]) * prod(shape[2:])
+        return indices + arrayLike(indices, starts.reshape(*shape[:2], *(1,) * (len(shape) - 2)))
 
-    def flopsFrom(self, x):
-        return prod(self.size) * product(self.dataShapeFrom(x))
+    def updateGrad(self, grad, x, *outputs):
+        g = grad[0] if self.useMask else grad
+        if g is None:
+            return np.zeros_like(x)
+        return maxPoolGrad(g, outputs[-1], x.shape, *self.geometry(x.shape))
 
     @classmethod
     def examples(cls):
         yield cls(size=(2, 1, 2, 2)), [(2, 2, 3, 2, 3, 2)]
         yield cls(size=(3, 2), stride=(1, 2), pad=((2, 0), (1, 1))), [(2, 3, 4, 5)]
+        yield cls((2,), ceil=True), [(2, 2, 5)]
+        yield cls((2, 2), (1, 2), ((1, 0), (0, 1)), dilation=(2, 1), useMask=True), [(1, 2, 4, 5)]
+        yield cls((3, 2), 2, ((-1, 2), (1, 0)), ceil=True, useMask=True, columns=True), [(2, 2, 5, 4)]
+        yield cls((3, 2), (2, 3), "same"), [(1, 2, 5, 7)]
 
 
 class MaxPool1D(MaxPoolNd):
-    """y[n, c, a] = max over t of x[n, c, a stride + t - before]
+    """y[n, c, a] = max over t of x[n, c, a stride + t dilation - before]
 
-    Padding is never chosen, NaN is greater than any other value, and of equal values the first counts. The stride is
-    the size unless given; `pad`, below the size, is an integer or ((before, after),).
+    As MaxPoolNd over one axis: `size`, `stride` and `dilation` are integers, `pad` an integer, ((before, after),) or
+    "same".
 
-    Shapes    x (n, c, l) -> y (n, c, m), m = (l + before + after - size) // stride + 1
+    Shapes    x (n, c, l) -> y (n, c, m), m = (l + before + after - dilation (size - 1) - 1) // stride + 1
     Source    Ranzato, Huang, Boureau, LeCun 2007, Unsupervised Learning of Invariant Feature Hierarchies, section 2
     Raises    ShapeError if x has another rank, or is too short for one window; if a side of pad is not below the size
+
+    >>> MaxPool1D(2)(np.array([[[1.0, 5.0, 2.0, 4.0]]]))
+    array([[[5., 4.]]])
     """
 
     rank = 1
@@ -82,15 +151,19 @@ class MaxPool1D(MaxPoolNd):
 
 
 class MaxPool2D(MaxPoolNd):
-    """y[n, c, a] = max over t of x[n, c, a stride + t - before]
+    """y[n, c, a] = max over t of x[n, c, a stride + t dilation - before]
 
-    a and t being pairs (height, width). Padding is never chosen, NaN is greater than any other value, and of equal
-    values the first counts. The stride is the size unless given. Options are an integer or a pair; `pad`, each side
-    below the size, also ((top, bottom), (left, right)).
+    As MaxPoolNd over pairs (height, width): options are an integer or a pair; `pad`, each side below the size, also
+    ((top, bottom), (left, right)) or "same".
 
-    Shapes    x (n, c, h, w) -> y (n, c, *count), count = (length + before + after - size) // stride + 1
+    Shapes    x (n, c, h, w) -> y (n, c, *count),
+              count = (length + before + after - dilation (size - 1) - 1) // stride + 1
     Source    Ranzato, Huang, Boureau, LeCun 2007, Unsupervised Learning of Invariant Feature Hierarchies, section 2
     Raises    ShapeError if x has another rank, or is too small for one window; if a side of pad is not below the size
+
+    >>> y, mask = MaxPool2D(2, useMask=True)(np.arange(16.0).reshape(1, 1, 4, 4))
+    >>> mask.tolist()
+    [[[[5, 7], [13, 15]]]]
     """
 
     rank = 2
@@ -102,57 +175,116 @@ class MaxPool2D(MaxPoolNd):
         yield cls(3, stride=2, pad=((2, 1), (0, 1))), [(1, 2, 5, 5)]
 
 
-class AvgPoolNd(Module):
-    """y[n, c, a] = mean over t of x[n, c, a stride + t - before]
+class MaxPool3D(MaxPoolNd):
+    """y[n, c, a] = max over t of x[n, c, a stride + t dilation - before]
 
-    Padding counts as zeros with includePad, and not at all without. The number of axes is that of `size`; the stride is
-    the size unless given.
+    As MaxPoolNd over triples (depth, height, width): options are an integer or a triple.
 
-    Shapes    x (n, c, *spatial) -> y (n, c, *count), count = (length + before + after - size) // stride + 1
-    Source    LeCun, Bottou, Bengio, Haffner 1998, Gradient-Based Learning Applied to Document Recognition, section II
+    Shapes    x (n, c, d, h, w) -> y (n, c, *count)
+    Source    Ranzato, Huang, Boureau, LeCun 2007, Unsupervised Learning of Invariant Feature Hierarchies, section 2
     Raises    ShapeError if x has another rank, or is too small for one window; if a side of pad is not below the size
+
+    >>> MaxPool3D(2).dataShapeFrom((1, 3, 4, 6, 8))
+    (1, 3, 2, 3, 4)
     """
 
-    rank = None
+    rank = 3
+
+    @classmethod
+    def examples(cls):
+        yield cls((2, 1, 2), pad=(1, 0, 0)), [(1, 2, 3, 2, 3)]
+
+
+class AvgPoolNd(_Pool):
+    """y[n, c, a] = mean over t of x[n, c, a stride + t dilation - before]
+
+    Padding counts as zeros with includePad, and not at all without; with a `divisor` sums are divided by it instead.
+    The number of axes is that of `size`; the stride is the size unless given. `pad` is an integer, one per axis,
+    (before, after) per axis, or "same": as many windows as ceil(length / stride). With `ceil` the last window may go
+    beyond the padding; elements there never count.
+
+    Shapes    x (n, c, *spatial) -> y (n, c, *count),
+              count = (length + before + after - dilation (size - 1) - 1) // stride + 1
+    Source    LeCun, Bottou, Bengio, Haffner 1998, Gradient-Based Learning Applied to Document Recognition, section II
+    Raises    ShapeError if x has another rank, or is too small for one window; if a side of pad is not below the size
+
+    >>> AvgPoolNd((2,), ceil=True)(np.array([[[1.0, 5.0, 2.0]]]))
+    array([[[3., 2.]]])
+    """
+
     reads = ()
     needsFloats = True
 
-    def __init__(self, size=2, stride=None, pad=0, includePad: Flag = True, name=None):
+    def __init__(
+        self,
+        size=2,
+        stride=None,
+        pad=0,
+        includePad: Flag = True,
+        name=None,
+        *,
+        dilation=1,
+        ceil: Flag = False,
+        divisor: optional(Count) = None,
+    ):
         super().__init__(name)
-        self.size = windowSize(size, self.rank, type(self).__name__)
-        self.stride = self.size if stride is None else perAxis(stride, len(self.size), "stride")
-        self.pad = poolSides(pad, self.size, self.stride)
-        self.includePad = includePad
+        self.setWindows(size, stride, pad, dilation, ceil)
+        self.includePad, self.divisor = includePad, divisor
 
-    def dataShapeFrom(self, x):
-        rank = len(self.size)
-        needRank(x, rank)
-        return (*x[:2], *windowShape(x, self.size, self.stride, self.pad, (1,) * rank))
+    def isKernel(self, geometry):
+        """True if the kernel of plain windows divides as is meant here."""
+        return self.divisor is None and len(geometry) == 3 and not (self.ceil and self.includePad)
+
+    def shares(self, x, shape):
+        """The divisor of each window: the number of its elements that count, at least one, where x is."""
+        if self.divisor is not None:
+            return self.divisor
+        pad = padding(shape[2:], self.size, self.stride, self.pad, self.dilation) if self.includePad else None
+        win, divisors = self.window(shape), np.ones((), np.float32)
+        for i, (length, k, s, (before, _), d) in enumerate(zip(*win)):
+            taps = np.arange(win.count[i])[:, None] * s - before + np.arange(k) * d
+            least, end = (-pad[i][0], length + pad[i][1]) if pad else (0, length)
+            divisors = divisors[..., None] * ((least <= taps) & (taps < end)).sum(axis=1)
+        return arrayLike(x, np.maximum(divisors, 1).astype(np.float32))
+
+    def window(self, shape):
+        """The geometry of the kernels."""
+        return window(shape[2:], *self.geometry(shape))
 
     def updateData(self, x):
-        return meanPool(x, self.size, self.stride, self.pad, self.includePad)
+        geometry = self.geometry(x.shape)
+        if self.isKernel(geometry):
+            return meanPool(x, *geometry, self.includePad)
+        return divided(summed(x, self.window(x.shape)), self.shares(x, x.shape))
 
     def updateGrad(self, grad, x, y):
-        return meanPoolGrad(grad, x.shape, self.size, self.stride, self.pad, self.includePad)
-
-    def flopsFrom(self, x):
-        return prod(self.size) * product(self.dataShapeFrom(x))
+        geometry = self.geometry(x.shape)
+        if self.isKernel(geometry):
+            return meanPoolGrad(grad, x.shape, *geometry, self.includePad)
+        return spread(divided(grad, self.shares(grad, x.shape)), self.window(x.shape))
 
     @classmethod
     def examples(cls):
         yield cls(size=(2, 1, 2, 2)), [(2, 2, 3, 2, 3, 2)]
         yield cls(size=(3, 2), stride=(1, 2), pad=((2, 0), (1, 1)), includePad=False), [(2, 3, 4, 5)]
+        yield cls((2,), ceil=True), [(2, 2, 5)]
+        yield cls((2, 2), (1, 2), ((1, 0), (0, 1)), dilation=(2, 1)), [(1, 2, 4, 5)]
+        yield cls((3, 2), 2, 1, False, ceil=True), [(1, 2, 4, 5)]
+        yield cls((3, 2), (2, 3), "same", divisor=5), [(1, 2, 5, 7)]
 
 
 class AvgPool1D(AvgPoolNd):
-    """y[n, c, a] = mean over t of x[n, c, a stride + t - before]
+    """y[n, c, a] = mean over t of x[n, c, a stride + t dilation - before]
 
-    Padding counts as zeros with includePad, and not at all without. The stride is the size unless given; `pad`, below
-    the size, is an integer or ((before, after),).
+    As AvgPoolNd over one axis: `size`, `stride` and `dilation` are integers, `pad` an integer, ((before, after),) or
+    "same".
 
-    Shapes    x (n, c, l) -> y (n, c, m), m = (l + before + after - size) // stride + 1
+    Shapes    x (n, c, l) -> y (n, c, m), m = (l + before + after - dilation (size - 1) - 1) // stride + 1
     Source    LeCun, Bottou, Bengio, Haffner 1998, Gradient-Based Learning Applied to Document Recognition, section II
     Raises    ShapeError if x has another rank, or is too short for one window; if a side of pad is not below the size
+
+    >>> AvgPool1D(2)(np.array([[[1.0, 5.0, 2.0, 4.0]]]))
+    array([[[3., 3.]]])
     """
 
     rank = 1
@@ -165,15 +297,18 @@ class AvgPool1D(AvgPoolNd):
 
 
 class AvgPool2D(AvgPoolNd):
-    """y[n, c, a] = mean over t of x[n, c, a stride + t - before]
+    """y[n, c, a] = mean over t of x[n, c, a stride + t dilation - before]
 
-    a and t being pairs (height, width). Padding counts as zeros with includePad, and not at all without. The stride is
-    the size unless given. Options are an integer or a pair; `pad`, each side below the size, also
-    ((top, bottom), (left, right)).
+    As AvgPoolNd over pairs (height, width): options are an integer or a pair; `pad`, each side below the size, also
+    ((top, bottom), (left, right)) or "same".
 
-    Shapes    x (n, c, h, w) -> y (n, c, *count), count = (length + before + after - size) // stride + 1
+    Shapes    x (n, c, h, w) -> y (n, c, *count),
+              count = (length + before + after - dilation (size - 1) - 1) // stride + 1
     Source    LeCun, Bottou, Bengio, Haffner 1998, Gradient-Based Learning Applied to Document Recognition, section II
     Raises    ShapeError if x has another rank, or is too small for one window; if a side of pad is not below the size
+
+    >>> AvgPool2D(2, pad="same", includePad=False).dataShapeFrom((1, 3, 5, 5))
+    (1, 3, 3, 3)
     """
 
     rank = 2
@@ -183,6 +318,80 @@ class AvgPool2D(AvgPoolNd):
         yield cls(), [(2, 3, 4, 5)]
         yield cls((3, 2), stride=(1, 2), pad=(1, 0)), [(2, 2, 4, 6)]
         yield cls(3, stride=2, pad=((2, 1), (0, 1)), includePad=False), [(1, 2, 5, 5)]
+
+
+class AvgPool3D(AvgPoolNd):
+    """y[n, c, a] = mean over t of x[n, c, a stride + t dilation - before]
+
+    As AvgPoolNd over triples (depth, height, width): options are an integer or a triple.
+
+    Shapes    x (n, c, d, h, w) -> y (n, c, *count)
+    Source    LeCun, Bottou, Bengio, Haffner 1998, Gradient-Based Learning Applied to Document Recognition, section II
+    Raises    ShapeError if x has another rank, or is too small for one window; if a side of pad is not below the size
+
+    >>> AvgPool3D(2).dataShapeFrom((1, 3, 4, 6, 8))
+    (1, 3, 2, 3, 4)
+    """
+
+    rank = 3
+
+    @classmethod
+    def examples(cls):
+        yield cls((2, 1, 2), pad=(1, 0, 0)), [(1, 2, 3, 2, 3)]
+
+
+class LpPoolNd(_Pool):
+    """y[n, c, a] = (sum over t of |x[n, c, a stride + t dilation - before]|^p)^(1/p)
+
+    The options of the windows are those of MaxPoolNd. Where y is 0, so is the gradient.
+
+    Shapes    x (n, c, *spatial) -> y (n, c, *count),
+              count = (length + before + after - dilation (size - 1) - 1) // stride + 1
+    Source    Sermanet, Chintala, LeCun 2012, arXiv:1204.3968, section 2.2; ONNX operator LpPool
+    Raises    ShapeError if x has another rank, or is too small for one window; if a side of pad is not below the size
+
+    >>> LpPoolNd(2, (2,))(np.array([[[3.0, 4.0, 5.0, -12.0]]]))
+    array([[[ 5., 13.]]])
+    """
+
+    reads = ("x", "y")
+    needsFloats = True
+
+    def __init__(self, p: Positive = 2, size=2, stride=None, pad=0, name=None, *, dilation=1, ceil: Flag = False):
+        super().__init__(name)
+        self.setWindows(size, stride, pad, dilation, ceil)
+        self.p = p
+
+    def updateData(self, x):
+        win = window(x.shape[2:], *self.geometry(x.shape))
+        return (summed(np.abs(x) ** self.p, win) ** (1 / self.p)).astype(x.dtype, copy=False)
+
+    def updateGrad(self, grad, x, y):  # derived, it would be nan where y is 0
+        win = window(x.shape[2:], *self.geometry(x.shape))
+        share = np.where(y == 0, 0, grad * np.where(y == 0, 1, y) ** (1 - self.p))
+        return (spread(share, win) * np.abs(x) ** (self.p - 1) * np.sign(x)).astype(x.dtype, copy=False)
+
+    @classmethod
+    def examples(cls):
+        yield cls(2, (2,), ceil=True), [(2, 2, 5)]
+        yield cls(3, (2, 2), (1, 2), ((1, 0), (0, 1)), dilation=(2, 1)), [(1, 2, 4, 5)]
+
+
+@widened
+def summed(x, win):
+    """The sum of each window."""
+    paddedX = padded(x, win.pad)
+    return sum(paddedX[win.tapIndex(tap)] for tap in win.taps)
+
+
+@widened
+def spread(grad, win):
+    """The adjoint of `summed`."""
+    paddedGrad = np.zeros_like(grad, shape=(*grad.shape[:2], *win.full))
+    for tap in win.taps:
+        at = win.tapIndex(tap)
+        paddedGrad[at] = paddedGrad[at] + grad
+    return unpadded(paddedGrad, win.pad)
 
 
 class GlobalAvgPool(Module):

@@ -1,13 +1,13 @@
-"""Modules that change the shape of one array: Reshape, Flatten, Transpose, Expand, Tile."""
+"""Modules that change the shape of one array: Reshape, Flatten, Squeeze, Unsqueeze, Transpose, Expand, Tile."""
 
 from numbers import Integral
 
 import numpy as np
 
-from puregraph.core.arguments import Axes, Whole, optional
-from puregraph.core.dim import Dim
+from puregraph.core.arguments import Axes, Flag, Whole, Wholes, optional
+from puregraph.core.dim import Dim, dependsOnData
 from puregraph.core.errors import need
-from puregraph.core.shape import AXES, asShape, broadcast, givenSizes, normalAxis, product, sizesOf
+from puregraph.core.shape import AXES, asShape, broadcast, givenSizes, normalAxis, product, sizesOf, valueOf
 from puregraph.graph.module import Module
 from puregraph.ops.reduction.reference import unbroadcast
 
@@ -15,12 +15,15 @@ from puregraph.ops.reduction.reference import unbroadcast
 class Reshape(Module):
     """y = x with another shape, elements in row-major order.
 
-    In `shape`, 0 copies the axis of x at that index, and one -1 is inferred: (0, -1) flattens a batch. Without `shape`,
-    `sizes` are a second input of such integers.
+    In `shape`, 0 copies the axis of x at that index, and one -1 is inferred: (0, -1) flattens a batch. `keepsZero`
+    makes 0 a size instead. Without `shape`, `sizes` are a second input of such integers.
 
     Shapes    x (any), sizes (rank) -> y (shape)
     Source    ONNX operator Reshape; PuzzleLib's Reshape
     Raises    ShapeError if x has another number of elements, or no axis to copy, or the inferred size is no integer
+
+    >>> Reshape((0, -1)).dataShapeFrom(("N", 3, 4)), Reshape((0, 5), keepsZero=True).dataShapeFrom((2, 0))
+    (('N', 12), (0, 5))
     """
 
     reads = ()
@@ -29,9 +32,9 @@ class Reshape(Module):
     indices = shapeInputs = ("sizes",)
     followsValues = True
 
-    def __init__(self, shape=None, name=None):
+    def __init__(self, shape=None, name=None, keepsZero: Flag = False):
         super().__init__(name)
-        self.shape = None
+        self.shape, self.keepsZero = None, keepsZero
         if shape is not None:
             sizes = shape if isinstance(shape, (tuple, list)) else (None,)
             need(areTargets(sizes), WANTED, shape)
@@ -39,10 +42,10 @@ class Reshape(Module):
 
     def dataShapeFrom(self, x, sizes=None):
         wanted = givenSizes(sizes, "sizes") if self.shape is None else self.shape
-        return (None,) * sizes[0] if wanted is None else resolved(x, wanted)
+        return (None,) * sizes[0] if wanted is None else resolved(x, wanted, self.keepsZero)
 
     def updateData(self, x, sizes=None):
-        return x.reshape(resolved(x.shape, self.shape if sizes is None else sizesOf(sizes)))
+        return x.reshape(resolved(x.shape, self.shape if sizes is None else sizesOf(sizes), self.keepsZero))
 
     def updateGrad(self, grad, x, sizes, y):
         return grad.reshape(x.shape), None
@@ -58,6 +61,7 @@ class Reshape(Module):
         yield cls((-1, 2)), [(2, 3)]
         yield cls(()), [(1, 1)]
         yield cls(), [(2, 3), (2,)]
+        yield cls((0, 5), keepsZero=True), [(2, 0)]
 
 
 WANTED = "shape as a tuple of sizes, with 0 to copy an axis, and -1 at most once"
@@ -69,22 +73,23 @@ def areTargets(sizes):
     return areIntegers and list(sizes).count(-1) <= 1
 
 
-def resolved(x, wanted):
-    """The shape of x after a reshape to `wanted`, with its 0 and -1 replaced."""
+def resolved(x, wanted, keepsZero=False):
+    """The shape of x after a reshape to `wanted`, with its 0, unless that is a size, and -1 replaced."""
     need(areTargets(wanted), WANTED, tuple(wanted))
-    copied = [axis for axis, size in enumerate(wanted) if size == 0]
+    copied = [axis for axis, size in enumerate(wanted) if size == 0 and not keepsZero]
     need(all(axis < len(x) for axis in copied), f"at least {max(copied, default=-1) + 1} axes", x, "0 copies an axis")
     elements = product(size for axis, size in enumerate(x) if axis not in copied)
-    count = product(size for size in wanted if size not in (0, -1))
+    count = product(size for axis, size in enumerate(wanted) if size != -1 and axis not in copied)
     text = tuple(wanted)
     if -1 in wanted:
+        need(count != 0, "no size of 0 beside -1 with keepsZero", text)
         need(elements % count == 0, f"a multiple of {count} elements", x, f"-1 in {text} must be a whole number")
     elif not any(x[axis] == 0 for axis in copied):
         isSample = len(x) > 1 and product(x[1:]) == count
         batch = f"{(0, *text)} keeps the first axis, that of the samples" if isSample else ""
         need(elements == count, f"as many elements as {text} has", x, batch or "-1 stands for a size to infer")
     return tuple(
-        x[axis] if size == 0 else elements // count if size == -1 else size for axis, size in enumerate(wanted)
+        x[axis] if axis in copied else elements // count if size == -1 else size for axis, size in enumerate(wanted)
     )
 
 
@@ -104,20 +109,31 @@ class _Reshaped(Module):
 
 
 class Flatten(_Reshaped):
-    """y[n, i w + j] = x[n, i, j], w being the length of j: the axes from `start` on as one, in row-major order.
+    """y[n, i w + j] = x[n, i, j], w being the length of j: the axes from `start` to `end` as one, in row-major order.
 
-    Shapes    x (n, ...) -> y (n, product of the rest)
-    Source    ONNX operator Flatten; PuzzleLib's Flatten
-    Raises    ShapeError if x has no axis `start`
+    With `asMatrix` the axes before `start` become one too, of length 1 where there are none.
+
+    Shapes    x (n, ...) -> y (n, product of the others); with asMatrix x (*a, *b) -> y (product of a, product of b)
+    Source    ONNX operator Flatten; PuzzleLib's Flatten; torch.flatten
+    Raises    ShapeError if x has no axis `start` or `end`, or `end` is before `start`
+
+    >>> Flatten().dataShapeFrom(("N", 3, 4)), Flatten(0, end=1).dataShapeFrom((2, 3, 4))
+    (('N', 12), (6, 4))
     """
 
-    def __init__(self, start: Whole = 1, name=None):
+    def __init__(self, start: Whole = 1, name=None, end: Whole = -1, asMatrix: Flag = False):
         super().__init__(name)
-        self.start = start
+        need(not asMatrix or end == -1, "end -1 beside asMatrix", end)
+        self.start, self.end, self.asMatrix = start, end, asMatrix
 
     def dataShapeFrom(self, x):
-        start = normalAxis(self.start, len(x), "start")
-        return (*x[:start], product(x[start:]))
+        if self.asMatrix:
+            need(-len(x) <= self.start <= len(x), f"start from {-len(x)} to {len(x)}", self.start)
+            start = self.start + len(x) * (self.start < 0)
+            return product(x[:start]), product(x[start:])
+        start, end = normalAxis(self.start, len(x), "start"), normalAxis(self.end, len(x), "end")
+        need(start <= end, f"an end from {start} on", end)
+        return (*x[:start], product(x[start : end + 1]), *x[end + 1 :])
 
     @classmethod
     def examples(cls):
@@ -125,6 +141,105 @@ class Flatten(_Reshaped):
         yield cls(), [(2, 3)]
         yield cls(start=0), [(2, 3)]
         yield cls(start=-2), [(2, 3, 4, 5)]
+        yield cls(start=0, end=-2), [(2, 3, 4)]
+        yield cls(start=2, asMatrix=True), [(2, 3, 2)]
+
+
+class _UnitAxes(_Reshaped):
+    """Base class of modules that drop or add axes of length one, which may be an input."""
+
+    indices = shapeInputs = ("along",)
+    sign = 0  # of the number of axes that are added
+
+    def __init__(self, axes: optional(Wholes) = None, name=None):
+        super().__init__(name)
+        self.axes = None if axes is None else tuple(axes)
+        if axes is not None:
+            self.along = None
+
+    def dataShapeFrom(self, x, along=None):
+        if along is None:
+            return self.target(x, self.axes)
+        isCount = len(along) == 1 and not isinstance(along[0], Dim)
+        need(isCount and (self.sign > 0 or along[0] <= len(x)), "axes of shape (count,)", along)
+        value = valueOf(along)
+        isKnown = value is not None and value.dtype.kind != "O"
+        return self.target(x, value.tolist()) if isKnown else (None,) * (len(x) + self.sign * along[0])
+
+    def updateData(self, x, along=None):
+        return x.reshape(self.target(x.shape, self.axes if along is None else sizesOf(along)))
+
+    def updateGrad(self, grad, x, along, y):
+        return grad.reshape(x.shape), None
+
+    def sample(self, rng, x, *along):
+        return [rng.standard_normal(x), *[np.arange(*shape) for shape in along]]
+
+
+class Squeeze(_UnitAxes):
+    """y = x without the axes of length one that `axes` name; the elements keep their order.
+
+    Without `axes`, `along` is an optional second input of them; without both, all axes of length one go.
+
+    Shapes    x (any), along (count) -> y without the axes
+    Source    ONNX operator Squeeze; torch.squeeze
+    Raises    ShapeError if one has another length
+
+    >>> Squeeze((1,)).dataShapeFrom(("N", 1, 4)), Squeeze().dataShapeFrom((1, 3, 1))
+    (('N', 4), (3,))
+    """
+
+    sign = -1
+
+    def target(self, x, axes):
+        """The shape of y."""
+        if axes is None:
+            isKnown = not any(isinstance(n, Dim) for n in x)
+            need(isKnown, "numbers for all sizes, or axes", x, "whether a size is 1 depends on the symbol")
+            axes = [i for i, n in enumerate(x) if n == 1]
+        chosen = [normalAxis(axis, len(x)) for axis in axes]
+        need(len(set(chosen)) == len(chosen), "every axis at most once", tuple(axes))
+        lengths = [x[axis] for axis in chosen]  # one that depends on the data is looked at when it comes
+        areOne = all(n == 1 or isinstance(n, Dim) and dependsOnData(n) for n in lengths)
+        need(areOne, f"length one along the axes {tuple(axes)}", x)
+        return tuple(n for i, n in enumerate(x) if i not in chosen)
+
+    @classmethod
+    def examples(cls):
+        yield cls((0, -1)), [(1, 2, 1)]
+        yield cls(()), [(2,)]
+        yield cls(), [(1, 2, 1)]
+        yield cls(), [(1, 1, 3), (1,)]
+
+
+class Unsqueeze(_UnitAxes):
+    """y = x with axes of length one, which are `axes` of y. Without `axes`, `along` is a second input of them.
+
+    Shapes    x (any), along (count) -> y with as many axes more
+    Source    ONNX operator Unsqueeze; torch.unsqueeze; the NumPy reference, numpy.expand_dims
+    Raises    ShapeError if an axis is named twice, or is none of y's
+
+    >>> Unsqueeze((0, -1)).dataShapeFrom(("N", 4))
+    (1, 'N', 4, 1)
+    """
+
+    sign = 1
+
+    def target(self, x, axes):
+        """The shape of y."""
+        need(axes is not None, "axes, or an input of them", axes)
+        rank = len(x) + len(axes)
+        need(rank <= AXES, f"at most {AXES} axes", rank)
+        chosen = [normalAxis(axis, rank) for axis in axes]
+        need(len(set(chosen)) == len(chosen), "every axis at most once", tuple(axes))
+        sizes = iter(x)
+        return tuple(1 if i in chosen else next(sizes) for i in range(rank))
+
+    @classmethod
+    def examples(cls):
+        yield cls((0, -1)), [(2, 3)]
+        yield cls((0,)), [()]
+        yield cls(), [(2, 3), (1,)]
 
 
 class Transpose(Module):

@@ -1,6 +1,6 @@
 """Window options of modules, given once or for each axis, and the shape that a window leaves."""
 
-from puregraph.core.arguments import LARGEST, isWhole
+from puregraph.core.arguments import LARGEST, areWhole, isWhole
 from puregraph.core.dim import Dim
 from puregraph.core.errors import need
 from puregraph.core.shape import window
@@ -37,36 +37,55 @@ def perAxis(value, rank, what, least=1):
 
 
 def sides(pad, size, stride, dilation):
-    """(before, after) for each axis: 1 is ((1, 1), (1, 1)), and (1, 2) is ((1, 1), (2, 2)).
+    """(before, after) for each axis: 1 is ((1, 1), (1, 1)), and (1, 2) is ((1, 1), (2, 2)); a negative side cuts off.
 
-    "same" leaves every length as it is: dilation (size - 1) zeros in all, an odd one more after than before.
+    "same" with stride 1 leaves every length as it is: dilation (size - 1) zeros in all, an odd one more after than
+    before. With a stride it stays "same", as the zeros then depend on the length of the input.
 
-    Raises    ShapeError for any other form, for a negative side, and for "same" with a stride
+    Raises    ShapeError for any other form
     """
     if isinstance(pad, str) and pad == "same":
-        need(all(s == 1 for s in stride), 'stride 1 where pad is "same"', stride, "give pad as integers")
         totals = [d * (k - 1) for k, d in zip(size, dilation)]
-        return tuple((both // 2, both - both // 2) for both in totals)
+        return tuple(map(halves, totals)) if all(s == 1 for s in stride) else pad
     perAxis = tuple(pad) if isinstance(pad, (tuple, list)) else (pad,) * len(size)
     pairs = tuple(tuple(p) if isinstance(p, (tuple, list)) else (p, p) for p in perAxis)
     need(
-        len(pairs) == len(size) and all(len(p) == 2 and all(isWhole(side, 0) for side in p) for p in pairs),
-        f'pad as a whole number of at least 0, a tuple of {len(size)} of them or of pairs (before, after), or "same"',
+        len(pairs) == len(size) and all(len(p) == 2 and areWhole(p) for p in pairs),
+        f'pad as a whole number, a tuple of {len(size)} of them or of pairs (before, after), or "same"',
         repr(pad),
         "for one axis with two sides write ((before, after),)" if len(size) == 1 else "",
     )
     return tuple((int(before), int(after)) for before, after in pairs)
 
 
-def poolSides(pad, size, stride):
+def halves(total):
+    """(before, after) of a padding, the larger half after; a negative total is cut off after."""
+    before = max(total, 0) // 2
+    return before, total - before
+
+
+def poolSides(pad, size, stride, dilation):
     """(before, after) for each axis of a pooling window, which always overlaps the input.
 
     Raises    ShapeError where a window could be inside the padding
     """
-    pairs = sides(pad, size, stride, (1,) * len(size))
-    inside = all(max(pair) < k for pair, k in zip(pairs, size))
-    need(inside, f"every side of pad below the size {size}", pad, "a window of nothing but padding has no value")
+    pairs = sides(pad, size, stride, dilation)
+    reach = tuple([d * (k - 1) + 1 for k, d in zip(size, dilation)])
+    inside = pairs == "same" or all(max(pair) < n for pair, n in zip(pairs, reach))
+    need(inside, f"every side of pad below the size {reach}", pad, "a window of nothing but padding has no value")
     return pairs
+
+
+def padding(lengths, size, stride, pad, dilation, ceil=False):
+    """(before, after) for each axis of an input of these lengths; with `ceil`, as much after as all windows take."""
+    if pad == "same":
+        totals = [(-(-n // s) - 1) * s + d * (k - 1) + 1 - n for n, k, s, d in zip(lengths, size, stride, dilation)]
+        pad = tuple(halves(max(0, total)) for total in totals)
+    if not ceil:
+        return pad
+    counts = windowShape((1, 1, *lengths), size, stride, pad, dilation, ceil)
+    reach = [(count - 1) * s + d * (k - 1) + 1 for count, k, s, d in zip(counts, size, stride, dilation)]
+    return tuple((before, max(after, far - n - before)) for n, (before, after), far in zip(lengths, pad, reach))
 
 
 def channelHint(x, maps):
@@ -99,19 +118,28 @@ def needRank(x, rank, maps="c"):
     return x[2:]
 
 
-def windowShape(x, size, stride, pad, dilation):
+def windowShape(x, size, stride, pad, dilation, ceil=False):
     """The number of windows along each spatial axis of x (n, c, *spatial).
 
-    Raises    ShapeError, with the axis, where not one does
+    With `ceil` the last one may go beyond the padding, but begins before the padding at the end.
+
+    Raises    ShapeError, with the axis, where not one fits
     """
     names = axesNames(len(size))
     count = []
-    for name, length, k, s, both, d in zip(names, x[2:], size, stride, pad, dilation):
-        extent = d * (k - 1) + 1
-        least = max(1, extent - sum(both))
-        hint = f"the window covers {extent}, the padding {sum(both)}: use a smaller window or more pad"
+    for i, (name, length, k, s, d) in enumerate(zip(names, x[2:], size, stride, dilation)):
+        if pad == "same":
+            need(length >= 1, f"a {name} of at least 1", x)
+            count.append(-(-length // s))
+            continue
+        extent, both = d * (k - 1) + 1, sum(pad[i])
+        least = max(1, 1 - pad[i][0], extent - both - (s - 1) * ceil)
+        hint = f"the window covers {extent}, the padding {both}: use a smaller window or more pad"
         need(length >= least, f"a {name} of at least {least} in (n, c, {', '.join(names)})", x, hint)
-        count.append(window(length, k, s, sum(both), d))
+        if ceil:
+            count.append(-((max(extent - pad[i][1], s) - s - length - pad[i][0]) // s))
+        else:
+            count.append(window(length, k, s, both, d))
     return tuple(count)
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from puregraph.core.errors import quote, show
-from puregraph.onnx.modules.openreshaping import NewAxes
+from puregraph.modules.reshaping import Unsqueeze
 
 if TYPE_CHECKING:
     from puregraph.onnx.onnxnode import OnnxNode
@@ -86,7 +86,7 @@ def allEqual(shape: tuple, other: tuple, orSingle: bool = False) -> bool:
 def trailing(op: OnnxNode, x: OnnxValue, count: int) -> OnnxValue:
     """x with `count` more axes of length one at its end."""
     rank = op.rankOf(x)
-    result: OnnxValue = op(NewAxes(tuple(range(rank, rank + count))), x) if count else x
+    result: OnnxValue = op(Unsqueeze(tuple(range(rank, rank + count))), x) if count else x
     return result
 
 

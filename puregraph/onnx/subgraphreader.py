@@ -16,8 +16,8 @@ from puregraph.modules import Concat
 from puregraph.modules.control.ifelse import If
 from puregraph.modules.control.loop import Loop
 from puregraph.modules.control.scan import Scan
+from puregraph.modules.reshaping import Unsqueeze
 from puregraph.onnx.graphbuilder import GraphBuilder, dimsFrom
-from puregraph.onnx.modules.openreshaping import NewAxes
 from puregraph.onnx.onnxsequence import OnnxSequence, flattened, regrouped, structureOf
 from puregraph.onnx.onnxvalue import OnnxValue
 from puregraph.onnx.protowalk import freeNames, usesOf
@@ -211,7 +211,7 @@ class SubgraphReader:
             rows.append(outputs[1 + len(carried) :])
         stacks = []
         for column in zip(*rows):
-            wide = [self.added(NewAxes((0,)), [row], path)[0] for row in column]
+            wide = [self.added(Unsqueeze((0,)), [row], path)[0] for row in column]
             stacks.append(self.added(Concat(0), wide, path)[0])
         if not rows and len(body.output) > 1 + len(carried):
             raise GraphError("never runs, so the shape of its stacked outputs is not known")

@@ -127,8 +127,8 @@ class BlueprintReader:
 
     def build(self, row: dict[str, Any]) -> Module:
         label = row["class"]
-        current, implied = FORMER.get(label, (label, {})) if isinstance(label, str) else (label, {})
-        cls = classNamed(current)
+        former = FORMER.get(label) if isinstance(label, str) else None
+        cls = classNamed(label if former is None else former.name)
         if not issubclass(cls, Module):
             raise CheckpointError("it is no Module")
         isList = issubclass(cls, ModuleList)
@@ -139,9 +139,9 @@ class BlueprintReader:
         else:
             args = [self.value(v) for v in row["args"]]
             kwargs = {name: self.value(v) for name, v in row["kwargs"].items()}
-            byPosition = list(inspect.signature(cls).parameters)[: len(args)] if implied else []
-            former = {name: value for name, value in implied.items() if name not in byPosition}
-            module = cls(*args, **former | kwargs)
+            if former is not None:
+                args, kwargs = former.current(args, kwargs, list(inspect.signature(cls).parameters))
+            module = cls(*args, **kwargs)
         checkName(row.get("name"))
         module.name = row.get("name")
         if type(row.get("operator")) is str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from puregraph import modules, optimizers
 from puregraph.autodiff.tape.activationrecompute import Checkpoint
@@ -34,35 +35,74 @@ BARE = frozenset(  # built-ins that files name without a prefix; other bare name
     """.split()
 )
 
-FORMER: dict[str, tuple[str, dict[str, Any]]] = {  # the name in older files: the name now, and its defaults then
+
+class Former(NamedTuple):
+    """A class of older files: its name now, its defaults then, its arguments then in order: name, or name=name now."""
+
+    name: str
+    implied: dict[str, Any] = {}
+    arguments: str = ""
+    values: dict[str, Callable[[Any], Any]] = {}  # what makes the value now of one then
+
+    def current(self, args: list, kwargs: dict[str, Any], known: list[str]) -> tuple[list, dict[str, Any]]:
+        """The arguments as the class takes them now, whose parameters are `known`, in order."""
+        if self.arguments:
+            names = dict(word.partition("=")[::2] for word in self.arguments.split())
+            kwargs = {**dict(zip(names, args)), **kwargs}
+            args, kwargs = [], {names.get(name) or name: value for name, value in kwargs.items()}
+        kwargs = {k: self.values[k](v) if k in self.values else v for k, v in kwargs.items()}
+        return args, {k: v for k, v in self.implied.items() if k not in known[: len(args)]} | kwargs
+
+
+def pairs(flat: Any) -> Any:
+    """(before, after) of each axis, from all numbers before, then all after; None stays."""
+    return flat and tuple(zip(flat[: len(flat) // 2], flat[len(flat) // 2 :]))
+
+
+FORMER: dict[str, Former] = {  # by the name in older files
     **{
-        f"puregraph:onnx.{name}": (f"puregraph:{name}", {})
+        f"puregraph:onnx.{name}": Former(f"puregraph:{name}")
         for name in """
         AffineGrid BitCast BitShift Bitwise Col2Im CumProd CumSum Dequantize Determinant GatherElements GridSample If
         LogSoftMax Loop Multinomial NonMaxSuppression Quantize RmsNorm RoiAlign RoiPool Scan ScatterElements Trilu
-        Weight
+        Convolve Weight
         """.split()
     },
-    "puregraph:onnx.CompressAxis": ("puregraph:Compress", {"axis": None, "mayBeShorter": True}),
-    "puregraph:onnx.Fourier": ("puregraph:DFT", {}),
-    "puregraph:onnx.GatherAxis": ("Gather", {"fromEnd": True}),
-    "puregraph:onnx.GatherPoints": ("puregraph:GatherND", {}),
-    "puregraph:onnx.Hardmax": ("puregraph:HardMax", {}),
-    "puregraph:onnx.LocalResponse": ("puregraph:LocalResponseNorm", {}),
-    "puregraph:onnx.NormalizeLp": ("puregraph:LpNormalize", {}),
-    "puregraph:onnx.ReduceL1": ("puregraph:L1Norm", {}),
-    "puregraph:onnx.ReduceL2": ("puregraph:L2Norm", {}),
-    "puregraph:onnx.ReduceLogSum": ("puregraph:LogSum", {}),
-    "puregraph:onnx.ReduceLogSumExp": ("puregraph:LogSumExp", {}),
-    "puregraph:onnx.ReduceLp": ("puregraph:LpNorm", {}),
-    "puregraph:onnx.ReduceProd": ("puregraph:Prod", {}),
-    "puregraph:onnx.ReduceSumSquare": ("puregraph:SumSquares", {}),
-    "puregraph:onnx.ResizeAxes": ("puregraph:Resize", {}),
-    "puregraph:onnx.ReverseLengths": ("puregraph:ReverseSequence", {}),
-    "puregraph:onnx.ScatterPoints": ("puregraph:ScatterND", {}),
-    "puregraph:onnx.TopElements": ("puregraph:TopKValues", {}),
-    "puregraph:onnx.UniqueAlong": ("puregraph:Unique", {}),
-    "puregraph:onnx.Unpool": ("puregraph:MaxUnpool", {}),
+    "puregraph:onnx.CompressAxis": Former("puregraph:Compress", {"axis": None, "mayBeShorter": True}),
+    "puregraph:onnx.ConvolveTransposed": Former("puregraph:Deconvolve"),
+    "puregraph:onnx.Fourier": Former("puregraph:DFT"),
+    "puregraph:onnx.GatherAxis": Former("Gather", {"fromEnd": True}),
+    "puregraph:onnx.GatherPoints": Former("puregraph:GatherND"),
+    "puregraph:onnx.Hardmax": Former("puregraph:HardMax"),
+    "puregraph:onnx.LocalResponse": Former("puregraph:LocalResponseNorm"),
+    "puregraph:onnx.MatrixFrom": Former("Flatten", {"asMatrix": True}, "axis=start"),
+    "puregraph:onnx.NewAxes": Former("puregraph:Unsqueeze"),
+    "puregraph:onnx.NormalizeLp": Former("puregraph:LpNormalize"),
+    "puregraph:onnx.PadAll": Former("Pad", {}, "axes mode fillValue pads=pad", {"pad": pairs}),
+    "puregraph:onnx.PoolMax": Former(
+        "MaxPoolNd", {"useMask": True}, "size stride pad dilation isOpen=ceil columns name"
+    ),
+    "puregraph:onnx.PoolMean": Former(
+        "AvgPoolNd", {"includePad": False}, "size stride pad dilation isOpen=ceil includePad name"
+    ),
+    "puregraph:onnx.PoolNorm": Former("puregraph:LpPoolNd", {}, "p size stride pad dilation isOpen=ceil"),
+    "puregraph:onnx.ReduceL1": Former("puregraph:L1Norm"),
+    "puregraph:onnx.ReduceL2": Former("puregraph:L2Norm"),
+    "puregraph:onnx.ReduceLogSum": Former("puregraph:LogSum"),
+    "puregraph:onnx.ReduceLogSumExp": Former("puregraph:LogSumExp"),
+    "puregraph:onnx.ReduceLp": Former("puregraph:LpNorm"),
+    "puregraph:onnx.ReduceProd": Former("puregraph:Prod"),
+    "puregraph:onnx.ReduceSumSquare": Former("puregraph:SumSquares"),
+    "puregraph:onnx.ReshapeTo": Former("Reshape", {"keepsZero": True}, "keepsZero shape"),
+    "puregraph:onnx.ResizeAxes": Former("puregraph:Resize"),
+    "puregraph:onnx.ReverseLengths": Former("puregraph:ReverseSequence"),
+    "puregraph:onnx.ScatterPoints": Former("puregraph:ScatterND"),
+    "puregraph:onnx.SqueezeAxes": Former("puregraph:Squeeze"),
+    "puregraph:onnx.TopElements": Former("puregraph:TopKValues"),
+    "puregraph:onnx.UniqueAlong": Former("puregraph:Unique"),
+    "puregraph:onnx.Unpool": Former("puregraph:MaxUnpool"),
+    "puregraph:onnx.UnsqueezeAxes": Former("puregraph:Unsqueeze"),
+    "puregraph:onnx.WithoutAxes": Former("puregraph:Squeeze"),
 }
 
 

@@ -10,13 +10,12 @@ from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
 from puregraph import Add, Compress, Concat, Constant, Dim, Graph, Input, Max, Reshape, ShapeError, Sub, Sum  # noqa: E402
 from puregraph.core.shape import valued, valueOf, withValues  # noqa: E402
-from puregraph.modules import Transpose  # noqa: E402
+from puregraph.modules import Squeeze, Transpose  # noqa: E402
 from puregraph.modules.cumulative import CumSum  # noqa: E402
 from puregraph.modules.normreduction import Prod  # noqa: E402
 from puregraph.onnx import fromOnnx  # noqa: E402
 from puregraph.onnx.modules.controlled import ReduceAxes, TopCount  # noqa: E402
 from puregraph.onnx.modules.filled import ConstantRange  # noqa: E402
-from puregraph.onnx.modules.openreshaping import WithoutAxes  # noqa: E402
 from puregraph.onnx.shapes.partialshapes import partialShapes  # noqa: E402
 
 node = helper.make_node
@@ -256,9 +255,9 @@ def test_a_range_of_floats_without_an_end_is_refused(given, text):
 
 def test_an_axis_whose_length_comes_with_the_data_is_removed_where_it_is_one():
     x, mask = Input(name="x").node(), Input(name="mask").node()
-    net = Graph([x, mask], WithoutAxes((0,), name="w").node(Compress(axis=0, name="kept").node(x, mask)))
+    net = Graph([x, mask], Squeeze((0,), name="w").node(Compress(axis=0, name="kept").node(x, mask)))
     assert net.dataShapeFrom([("N", 3), ("N",)]) == (3,)
     data = np.arange(12.0).reshape(4, 3)
     np.testing.assert_array_equal(net(data, np.arange(4) == 2), data[2])
-    with pytest.raises(ShapeError, match=r"at 'w' \(WithoutAxes\).*length one along the axes \(0,\).*\(2, 3\)"):
+    with pytest.raises(ShapeError, match=r"at 'w' \(Squeeze\).*length one along the axes \(0,\).*\(2, 3\)"):
         net(data, np.arange(4) < 2)

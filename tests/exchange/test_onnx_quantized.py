@@ -11,8 +11,8 @@ pytest.importorskip("onnxruntime")
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 from onnxtrips import ran  # noqa: E402
 
+from puregraph.modules.convolution import Convolve  # noqa: E402
 from puregraph.onnx import fromOnnx, toOnnx  # noqa: E402
-from puregraph.onnx.modules.convolving import Convolve  # noqa: E402
 
 EACH, MORE = 4, 150  # settings of each kind, everyday and in the slow tier
 OPSET = 21

@@ -615,9 +615,9 @@ def test_loading_takes_as_many_calls_for_each_module_whatever_their_number():
     assert many < 4.2 * few
 
 
-@pytest.mark.parametrize("former", FORMER)
+@pytest.mark.parametrize("former", [name for name, known in FORMER.items() if not known.arguments])
 def test_a_module_of_a_former_name_is_made_with_the_defaults_that_it_had(former):
-    name, implied = FORMER[former]
+    name, implied, *_ = FORMER[former]
     cls = classNamed(name)
     module, shapes = next((m, s) for m, s in cls.examples() if all(getattr(m, k) == v for k, v in implied.items()))
     inputs = [Input(name=f"x{i}").node() for i in range(len(shapes))]

@@ -31,8 +31,8 @@ from puregraph import (
 from puregraph.core.arguments import Count, Flag, NotNegative, Text, choice, optional
 from puregraph.core.errors import PuregraphError
 from puregraph.data import split
-from puregraph.modules import AvgPool2D, If, MaxPool2D, Transpose
-from puregraph.onnx.modules import NewAxes, Parts, PoolMax, SplitSizes
+from puregraph.modules import AvgPool2D, If, MaxPool2D, Transpose, Unsqueeze
+from puregraph.onnx.modules import Parts, SplitSizes
 
 
 def test_a_number_in_the_place_of_a_flag_is_refused_with_the_name_of_the_flag():
@@ -194,8 +194,7 @@ def test_a_long_value_is_cut_in_the_message():
         (lambda: AvgPool2D(2, stride=1 << 63), "wanted stride of at most 2,147,483,647, got 9223372036854775808"),
         (lambda: SplitSizes(0, 1 << 31), "wanted at most 65536 parts, got 2147483648"),
         (lambda: Parts(0, ("a", "b")), r"wanted sizes of at least 0, got \(a, b\)"),
-        (lambda: PoolMax((0,), (1,), ((0, 0),), (1,)), "PoolMax: wanted size as a list of whole numbers from 1 to"),
-        (lambda: NewAxes(3), "NewAxes: wanted axes as a list of whole numbers, got 3"),
+        (lambda: Unsqueeze(3), "Unsqueeze: wanted axes as a list of whole numbers, or None, got 3"),
         (lambda: If(3, None), "If: wanted then as a graph, or None, got 3"),
         (
             lambda: Transpose(range(3)),

@@ -164,9 +164,8 @@ def test_a_transposed_convolution_of_which_nothing_is_left_is_refused():
         ({"size": (3, 3, 3)}, r"size as .* a tuple of 2 of them, got \(3, 3, 3\)"),
         ({"stride": 0}, "stride as a whole number of at least 1"),
         ({"dilation": (1, 1.5)}, "dilation as a whole number"),
-        ({"pad": -1}, "pad as a whole number of at least 0"),
+        ({"pad": 0.5}, "pad as a whole number"),
         ({"pad": "full"}, "pad as .* got 'full'"),
-        ({"pad": "same", "stride": 2}, r'stride 1 where pad is "same", got \(2, 2\)'),
     ],
 )
 def test_wrong_options_are_refused(options, words):

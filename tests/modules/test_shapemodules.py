@@ -398,15 +398,15 @@ def test_pad_refuses_what_is_too_small(module, shape, message):
         module.dataShapeFrom(shape)
 
 
-@pytest.mark.parametrize("pad", [-1, (1, -1), (1, 2, 3), (), 1.5, ((1, 2), (3,))])
+@pytest.mark.parametrize("pad", [(1, 2, 3), (), 1.5, ((1, 2), (3,))])
 def test_pad_refuses_sides_that_are_none(pad):
     with pytest.raises(ShapeError, match=r"wanted pad as a number of elements, or \(before, after\)"):
         Pad(pad)
 
 
 def test_pad_refuses_a_mode_it_has_not():
-    with pytest.raises(ValueError, match="wanted mode as one of 'constant', 'reflect', 'edge', got 'wrap'"):
-        Pad(1, mode="wrap")
+    with pytest.raises(ValueError, match="wanted mode as one of 'constant', 'reflect', 'edge', 'wrap', got 'mirror'"):
+        Pad(1, mode="mirror")
 
 
 def test_pad_carries_symbols():

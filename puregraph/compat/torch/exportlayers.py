@@ -32,7 +32,6 @@ from puregraph.modules import (
     SoftMax,
 )
 from puregraph.modules.convolution import Conv1D, Conv2D, Conv3D
-from puregraph.onnx.modules.pools import PoolMax, PoolMean
 
 CONVOLUTIONS = {1: Conv1D, 2: Conv2D, 3: Conv3D}
 
@@ -291,10 +290,7 @@ def maxPool(
     """A max pooling, also of an open end or with dilation."""
     rank = len(x.shape) - 2
     size, stride, pads = windows(size, stride, pad, rank)
-    dilation = perAxis(dilation, rank)
-    if isOpen or any(n != 1 for n in dilation):
-        return r.make(PoolMax(size, stride, pads, dilation, isOpen), x)
-    return r.make(MaxPoolNd(size, stride, pads), x)
+    return r.make(MaxPoolNd(size, stride, pads, dilation=perAxis(dilation, rank), ceil=isOpen), x)
 
 
 @aten("max_pool2d_with_indices", "max_pool3d_with_indices")
@@ -315,13 +311,8 @@ def avgPool(
     divisor: Any = None,
 ) -> NodeValue:
     """An average pooling."""
-    if divisor is not None:
-        raise NotImplementedError("divisor_override")
-    rank = len(x.shape) - 2
-    size, stride, pads = windows(size, stride, pad, rank)
-    if isOpen:
-        return r.make(PoolMean(size, stride, pads, (1,) * rank, True, includePad), x)
-    return r.make(AvgPoolNd(size, stride, pads, includePad), x)
+    size, stride, pads = windows(size, stride, pad, len(x.shape) - 2)
+    return r.make(AvgPoolNd(size, stride, pads, includePad, ceil=isOpen, divisor=divisor), x)
 
 
 @aten("adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "_adaptive_avg_pool2d")

@@ -5,18 +5,12 @@ from puregraph.onnx.modules.controlled import (
     Parts,
     ReduceAxes,
     SplitSizes,
-    SqueezeAxes,
     TopCount,
     TriluFrom,
-    UnsqueezeAxes,
 )
-from puregraph.onnx.modules.convolving import Convolve, ConvolveTransposed
 from puregraph.onnx.modules.extremeindex import LastExtreme
 from puregraph.onnx.modules.filled import ConstantRange, Identical
 from puregraph.onnx.modules.onehotvalues import OneHotValues
-from puregraph.onnx.modules.openreshaping import MatrixFrom, NewAxes, ReshapeTo, WithoutAxes
-from puregraph.onnx.modules.padding import PadAll
-from puregraph.onnx.modules.pools import PoolMax, PoolMean, PoolNorm
 from puregraph.onnx.modules.quantizedlayers import QuantizedConvolve, QuantizedProduct
 from puregraph.onnx.modules.randomlike import RandomLike
 from puregraph.onnx.modules.recurrentcells import RecurrentCells

@@ -11,7 +11,6 @@ from puregraph.graph.module import Module
 from puregraph.modules.cumulative import CumProd, CumSum
 from puregraph.modules.joining import MOST
 from puregraph.modules.selection import TopKValues, Trilu
-from puregraph.onnx.modules.openreshaping import NewAxes, WithoutAxes
 from puregraph.onnx.modules.reduceaxes import REDUCTIONS, ReduceFilled
 
 
@@ -65,58 +64,6 @@ class _Controlled(Module):
 
     def sample(self, rng, x, *options):
         return [rng.standard_normal(x), *[np.arange(product(shape)).reshape(shape) for shape in options]]
-
-
-class SqueezeAxes(_Controlled):
-    """y = x without the axes of length one that `options` name, or without all of them.
-
-    Shapes    x (any), options (count) -> y without as many axes
-    Source    ONNX operator Squeeze
-    Raises    ShapeError if an axis has another length
-    """
-
-    views = True
-
-    def fitting(self, rank, options):
-        return len(options) == 1 and options[0] <= rank
-
-    def openShape(self, x, options):
-        return (None,) * (len(x) - options[0])
-
-    def controlledBy(self, x, axes):
-        isKnown = axes is not None or not any(isinstance(n, Dim) for n in x)
-        need(isKnown, "numbers for all sizes, or axes", x, "whether a size is 1 depends on the symbol")
-        chosen = [i for i, n in enumerate(x) if n == 1] if axes is None else [normalAxis(a, len(x)) for a in axes]
-        return WithoutAxes(tuple(chosen))
-
-    @classmethod
-    def examples(cls):
-        yield cls(), [(1, 2, 1)]
-        yield cls(), [(1, 1, 3), (1,)]
-
-
-class UnsqueezeAxes(_Controlled):
-    """y = x with axes of length one, which `options` name.
-
-    Shapes    x (any), options (count) -> y with as many axes more
-    Source    ONNX operator Unsqueeze
-    Raises    ShapeError if an axis is named twice, or is none of y's
-    """
-
-    views = True
-
-    def fitting(self, rank, options):
-        return len(options) == 1
-
-    def openShape(self, x, options):
-        return (None,) * (len(x) + options[0])
-
-    def controlledBy(self, x, axes):
-        return NewAxes(axes)
-
-    @classmethod
-    def examples(cls):
-        yield cls(), [(2, 3), (1,)]
 
 
 class ReduceAxes(_Controlled):

@@ -6,8 +6,8 @@ from puregraph.core.arguments import Count, Flag
 from puregraph.core.errors import need
 from puregraph.core.shape import product
 from puregraph.graph.module import Module
+from puregraph.modules.convolution import Convolve
 from puregraph.modules.windows import perMap
-from puregraph.onnx.modules.convolving import Convolve
 
 WHOLE = 1 << 24  # the integers up to here are floats of 32 bits
 

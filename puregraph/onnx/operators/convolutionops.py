@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from puregraph import modules
 from puregraph.core.dim import Dim
-from puregraph.onnx.modules.convolving import Convolve, ConvolveTransposed
+from puregraph.modules.convolution import Convolve
+from puregraph.modules.deconvolution import Deconvolve
 from puregraph.onnx.opregistry import onnxOp
 
 if TYPE_CHECKING:
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
 PADDINGS = ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")
 
 
-def windowOf(op: OnnxNode, x: OnnxValue, size: tuple) -> tuple[tuple, tuple, tuple]:
-    """Stride, (before, after) and dilation for each axis; "SAME" needs the lengths, unless the stride is 1."""
+def windowOf(op: OnnxNode, x: OnnxValue, size: tuple) -> tuple[tuple, tuple | str, tuple]:
+    """Stride, (before, after) and dilation for each axis; "same" where the lengths are open."""
     rank = len(size)
     stride, dilation = op.lengths("strides", rank, 1), op.lengths("dilations", rank, 1)
     kind = op.choice("auto_pad", *PADDINGS)
@@ -27,6 +28,8 @@ def windowOf(op: OnnxNode, x: OnnxValue, size: tuple) -> tuple[tuple, tuple, tup
     if kind in ("SAME_UPPER", "SAME_LOWER"):
         pads = []
         for length, k, s, d in zip(x.shape[2:], size, stride, dilation):
+            if isinstance(length, Dim) and s != 1 and kind == "SAME_UPPER":
+                return stride, "same", dilation
             if isinstance(length, Dim) and s != 1:
                 op.refuse(f"auto_pad {kind} with stride {s} needs the lengths of '{x.name}': give shapes=")
             total = d * (k - 1) if s == 1 else max(0, (-(-length // s) - 1) * s + d * (k - 1) + 1 - length)
@@ -43,7 +46,7 @@ def convolution(op: OnnxNode, x: OnnxValue, W: OnnxValue, b: OnnxValue | None = 
     stride, pad, dilation = windowOf(op, x, size)
     groups = op.get("group", 1)
     isLayer = all(v is None or v.array is not None and not v.isSplit for v in (W, b))
-    if not isLayer or min(map(min, pad), default=0) < 0:
+    if not isLayer:
         return op(Convolve(stride, pad, dilation, groups), x, W, b)
     makes = {1: modules.Conv1D, 2: modules.Conv2D, 3: modules.Conv3D}
     module = makes.get(len(size), modules.ConvNd)(
@@ -84,13 +87,9 @@ def transposed(op: OnnxNode, x: OnnxValue, W: OnnxValue, b: OnnxValue | None = N
                 pad = (*pad, (0, total))
                 continue
             pad = (*pad, (half, total - half) if kind == "SAME_UPPER" else (total - half, half))
-    isPlain = (
-        all(v is None or v.array is not None and not v.isSplit for v in (W, b))
-        and all(p < s for p, s in zip(post, stride))
-        and min(map(min, pad), default=0) >= 0
-    )
-    if not isPlain:
-        return op(ConvolveTransposed(stride, pad, dilation, post, groups), x, W, b)
+    isLayer = all(v is None or v.array is not None and not v.isSplit for v in (W, b))
+    if not isLayer or any(p >= max(s, d) for p, s, d in zip(post, stride, dilation)):
+        return op(Deconvolve(stride, pad, dilation, post, groups), x, W, b)
     make = modules.Deconv2D if rank == 2 else modules.DeconvNd
     module = make(
         W.shape[0], W.shape[1] * groups, size, stride, pad, dilation, post, useBias=b is not None, groups=groups

@@ -14,9 +14,9 @@ from puregraph.graph.input import Input
 from puregraph.graph.pointwise import Pointwise
 from puregraph.modules.control.scan import Scan
 from puregraph.modules.quantization import Dequantize
+from puregraph.modules.reshaping import Unsqueeze
 from puregraph.onnx import opregistry
 from puregraph.onnx.graphbuilder import GraphBuilder
-from puregraph.onnx.modules.openreshaping import NewAxes
 from puregraph.onnx.modules.vectorproduct import VectorProduct
 from puregraph.onnx.onnxnode import OnnxNode
 from puregraph.onnx.onnxvalue import OnnxValue
@@ -237,7 +237,7 @@ def rotary(op: OnnxNode, x: OnnxValue, positions: OnnxValue, cos: OnnxValue, sin
     unrotated = parts.shape[3] - 2 * half
     if op.rankOf(positions) == 1:
         positions = op(modules.Add(), counted(op, parts, 2), op(modules.Cast("int64"), positions))
-    angles = [op(NewAxes((-3,)), op(modules.Gather(0, fromEnd=True), cache, positions)) for cache in (cos, sin)]
+    angles = [op(Unsqueeze((-3,)), op(modules.Gather(0, fromEnd=True), cache, positions)) for cache in (cos, sin)]
     pairs, still = op(modules.Split(3, (2 * half, unrotated)), parts) if unrotated else (parts, None)
     isPaired = bool(op.get("interleaved", 0))
     if isPaired:
@@ -287,7 +287,7 @@ def attended(
     added += [] if mask is None else [hiding(op, shown(op, mask, q, k), op.get("mask_filter_value", HIDDEN), q)]
     if isCausal and past is not None:
         positions = op(modules.Add(), counted(op, q, 2), op(modules.Sub(), sizeOf(op, k), sizeOf(op, q)))
-        seen = standard(op, "LessOrEqual", counted(op, k, 2), op(NewAxes((1,)), positions))
+        seen = standard(op, "LessOrEqual", counted(op, k, 2), op(Unsqueeze((1,)), positions))
         added.append(hiding(op, seen, float(np.finfo(q.dtype).min), q))
     scale = op.get("scale", 0.0)
     module = modules.Attention(isCausal and past is None, scale or None)
@@ -315,13 +315,13 @@ def shown(op: OnnxNode, mask: Any, q: OnnxValue, k: OnnxValue) -> OnnxValue:
             if mask.shape[0] != 2 * batch:
                 op.refuse(f"mask: wanted ({batch},), ({2 * batch},) or two or three axes, got {tuple(mask.shape)}")
             ends, starts = op(modules.Split(0, 2), mask)
-        ends, starts = (v and op(NewAxes((1, 2, 3)), op(modules.Cast("int64"), v)) for v in (ends, starts))
+        ends, starts = (v and op(Unsqueeze((1, 2, 3)), op(modules.Cast("int64"), v)) for v in (ends, starts))
         below = standard(op, "Less", keys, ends)
         return below if starts is None else standard(op, "And", below, standard(op, "GreaterOrEqual", keys, starts))
     if rank not in (2, 3):
         op.refuse(f"mask: wanted one, two or three axes, got {rank}")
     seen = standard(op, "Greater", mask, op.scalar(0, mask))
-    return op(NewAxes((1, 2) if rank == 2 else (1,)), seen)
+    return op(Unsqueeze((1, 2) if rank == 2 else (1,)), seen)
 
 
 @microsoftOp("Attention")
@@ -365,7 +365,7 @@ def selfAttention(
     y, k, v = attended(op, q, k, v, halves, mask, bias)
     if not op.wants(1):
         return y
-    return y, op(modules.Concat(0), op(NewAxes((0,)), k), op(NewAxes((0,)), v))
+    return y, op(modules.Concat(0), op(Unsqueeze((0,)), k), op(Unsqueeze((0,)), v))
 
 
 @microsoftOp("QAttention")
@@ -670,7 +670,7 @@ def dynamicLstm(
         last, memory, rows = op(module, *first, gates, centered(op, recurrentWeight, recurrentZero), recurrentScale)
         directions.append((rows, last, memory))
     return [
-        op(modules.Concat(axis), *[op(NewAxes((axis,)), part) for part in parts])
+        op(modules.Concat(axis), *[op(Unsqueeze((axis,)), part) for part in parts])
         for axis, parts in zip((1, 0, 0), zip(*directions))
     ]
 

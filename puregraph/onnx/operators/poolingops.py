@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from puregraph import modules
 from puregraph.modules.normreduction import LpNorm
 from puregraph.modules.pooling import MaxUnpool
-from puregraph.onnx.modules.pools import PoolMax, PoolMean, PoolNorm
 from puregraph.onnx.operators.convolutionops import windowOf
 from puregraph.onnx.opregistry import onnxOp
 
@@ -22,24 +21,21 @@ def pool(op: OnnxNode, x: OnnxValue) -> OnnxValue | tuple[OnnxValue, OnnxValue]:
     size = tuple(op.get("kernel_shape"))
     stride, pad, dilation = windowOf(op, x, size)
     reach = [d * (k - 1) + 1 for k, d in zip(size, dilation)]
-    if min(size) < 1 or any(max(both) >= n for both, n in zip(pad, reach)):
+    if min(size) < 1 or pad != "same" and any(max(both) >= n for both, n in zip(pad, reach)):
         op.refuse(f"wanted windows that reach beyond their padding, got {list(size)} padded by {list(pad)}")
-    isOpen = bool(op.get("ceil_mode", 0))
-    isPlain = not isOpen and set(dilation) == {1} and all(max(both) < k for both, k in zip(pad, size))
-    isPlain = isPlain and min(map(min, pad)) >= 0
+    options: dict[str, Any] = {"dilation": dilation} if set(dilation) != {1} else {}
+    options |= {"ceil": True} if op.get("ceil_mode", 0) else {}
     if op.type == "LpPool":
-        return op(PoolNorm(op.get("p", 2), size, stride, pad, dilation, isOpen), x)
+        return op(modules.LpPoolNd(op.get("p", 2), size, stride, pad, **options), x)
     if op.type == "AveragePool":
+        average = {1: modules.AvgPool1D, 2: modules.AvgPool2D, 3: modules.AvgPool3D}.get(len(size), modules.AvgPoolNd)
         includePad = bool(op.get("count_include_pad", 0))
-        if isPlain:
-            average = {1: modules.AvgPool1D, 2: modules.AvgPool2D}.get(len(size), modules.AvgPoolNd)
-            return op(average(size, stride, pad, includePad=includePad), x)
-        return op(PoolMean(size, stride, pad, dilation, isOpen, includePad), x)
-    if isPlain and not op.wants(1) and x.dtype.kind in "fV":
-        largest = {1: modules.MaxPool1D, 2: modules.MaxPool2D}.get(len(size), modules.MaxPoolNd)
-        return op(largest(size, stride, pad), x)
-    y, indices = op(PoolMax(size, stride, pad, dilation, isOpen, bool(op.get("storage_order", 0))), x)
-    return (y, indices) if op.wants(1) else y
+        return op(average(size, stride, pad, includePad=includePad, **options), x)
+    largest = {1: modules.MaxPool1D, 2: modules.MaxPool2D, 3: modules.MaxPool3D}.get(len(size), modules.MaxPoolNd)
+    if not op.wants(1):
+        return op(largest(size, stride, pad, **options), x)
+    options |= {"columns": True} if op.get("storage_order", 0) else {}
+    return op(largest(size, stride, pad, useMask=True, **options), x)
 
 
 @onnxOp("GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool")
@@ -56,6 +52,8 @@ def unpool(op: OnnxNode, x: OnnxValue, indices: OnnxValue, sizes: OnnxValue | No
     """MaxUnpool."""
     size = tuple(op.get("kernel_shape"))
     stride, pad, _ = windowOf(op, x, size)
+    if pad == "same":
+        op.refuse(f"auto_pad needs the lengths of '{x.name}': give shapes=")
     lengths = None if sizes is None else tuple(op.known(sizes, "the output's shape").tolist()[2:])
     natural = tuple((n - 1) * s + k - sum(both) for n, k, s, both in zip(x.shape[2:], size, stride, pad))
     return op(MaxUnpool(natural, lengths or natural), x, indices)

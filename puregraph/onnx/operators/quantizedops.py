@@ -8,9 +8,9 @@ import numpy as np
 
 from puregraph import modules
 from puregraph.graph.pointwise import Pointwise
+from puregraph.modules.convolution import Convolve
 from puregraph.modules.quantization import Dequantize, Quantize
 from puregraph.onnx.modelfile import NUMERIC, dtypeOf
-from puregraph.onnx.modules.convolving import Convolve
 from puregraph.onnx.modules.vectorproduct import VectorProduct
 from puregraph.onnx.operators.convolutionops import windowOf
 from puregraph.onnx.opregistry import onnxOp

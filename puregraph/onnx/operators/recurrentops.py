@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from puregraph import modules
-from puregraph.onnx.modules.openreshaping import NewAxes, WithoutAxes
+from puregraph.modules.reshaping import Squeeze, Unsqueeze
 from puregraph.onnx.modules.recurrentcells import CONSTANTS, GATES, ORDERS, PLAIN, RecurrentCells
 from puregraph.onnx.onnxvalue import OnnxValue
 from puregraph.onnx.opregistry import onnxOp
@@ -186,11 +186,11 @@ def cells(
     joined = []
     for index, parts in enumerate(zip(*sideOutputs)):
         axis = 1 if index == 0 else 0
-        both = [op.view(NewAxes((axis,)), part) for part in parts]
+        both = [op.view(Unsqueeze((axis,)), part) for part in parts]
         joined.append(op(modules.Concat(axis), *both) if sides == 2 else both[0])
     return joined
 
 
 def side(op: OnnxNode, value: OnnxValue, i: int, sides: int) -> OnnxValue:
     """The part of a value that belongs to the i-th direction."""
-    return op.view(WithoutAxes((0,)), value) if sides == 1 else op(modules.Slice(i), value)
+    return op.view(Squeeze((0,)), value) if sides == 1 else op(modules.Slice(i), value)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from puregraph import modules
+from puregraph.modules.reshaping import Squeeze, Unsqueeze
 from puregraph.onnx.modules.controlled import Parts
-from puregraph.onnx.modules.openreshaping import NewAxes, WithoutAxes
 from puregraph.onnx.onnxsequence import OnnxSequence
 from puregraph.onnx.opregistry import onnxOp
 
@@ -105,7 +105,7 @@ def splitToSequence(op: Any, x: OnnxValue, sizes: OnnxValue | None = None) -> On
     parts = op(Parts(axis, tuple(int(n) for n in lengths)), x) if len(lengths) else []
     parts = parts if isinstance(parts, list) else [parts]
     if sizes is None and not op.get("keepdims", 1):
-        parts = [op(WithoutAxes((axis,)), part) for part in parts]
+        parts = [op(Squeeze((axis,)), part) for part in parts]
     return OnnxSequence(parts)
 
 
@@ -116,7 +116,7 @@ def concatFromSequence(op: OnnxNode, sequence: OnnxValue | OnnxSequence) -> Onnx
     if not items:
         op.refuse("wanted a sequence with something in it, got an empty one")
     if op.get("new_axis", 0):
-        items = [op(NewAxes((axis,)), item) for item in items]
+        items = [op(Unsqueeze((axis,)), item) for item in items]
     return op(modules.Concat(axis), *items)
 
 

@@ -17,13 +17,9 @@ from puregraph.onnx.modelfile import dtypeOf
 from puregraph.onnx.modules.controlled import (
     Parts,
     SplitSizes,
-    SqueezeAxes,
     TriluFrom,
-    UnsqueezeAxes,
 )
 from puregraph.onnx.modules.filled import ConstantRange, Identical
-from puregraph.onnx.modules.openreshaping import MatrixFrom, NewAxes, ReshapeTo, WithoutAxes
-from puregraph.onnx.modules.padding import PadAll
 from puregraph.onnx.modules.slicing import FAR, SliceAlong, cutAt
 from puregraph.onnx.opregistry import onnxOp
 
@@ -67,19 +63,21 @@ def reshape(op: OnnxNode, x: OnnxValue, sizes: OnnxValue) -> OnnxValue:
     keepsZero = bool(op.get("allowzero", 0))
     known = sizes.numbers
     if known is None:
-        return op(ReshapeTo(keepsZero) if keepsZero else modules.Reshape(), x, sizes)
+        return op(modules.Reshape(keepsZero=True) if keepsZero else modules.Reshape(), x, sizes)
     if known.size > AXES:
         op.refuse(f"wanted at most {AXES} axes, got {known.size}")
     target = tuple(known.tolist())
-    module = ReshapeTo(keepsZero, target) if keepsZero or 0 in target else modules.Reshape(target)
-    return op.view(module, x, isOfFile=True)
+    options = {"keepsZero": True} if keepsZero else {}
+    return op.view(modules.Reshape(target, **options), x, isOfFile=True)
 
 
 @onnxOp("Flatten")
 def flatten(op: OnnxNode, x: OnnxValue) -> OnnxValue:
     """Flatten."""
     axis = op.get("axis", 1)
-    return op(MatrixFrom(axis if axis >= 0 else axis + op.rankOf(x)), x)
+    if axis == 1 and x.shape is not None and len(x.shape) > 1:
+        return op(modules.Flatten(), x)
+    return op(modules.Flatten(axis, asMatrix=True), x)
 
 
 @onnxOp("Transpose")
@@ -94,11 +92,11 @@ def lengthOne(op: OnnxNode, x: OnnxValue, axes: OnnxValue | None = None) -> Onnx
     """The axes are an attribute before opset 13."""
     axisNumbers = op.get("axes") if axes is None else axes.numbers
     if axes is not None and axisNumbers is None:
-        return op(SqueezeAxes() if op.type == "Squeeze" else UnsqueezeAxes(), x, axes)
+        return op(modules.Squeeze() if op.type == "Squeeze" else modules.Unsqueeze(), x, axes)
     if axisNumbers is None:
-        return op(SqueezeAxes(), x)
+        return op(modules.Squeeze(), x)
     chosen = tuple(int(axis) for axis in np.ravel(axisNumbers))
-    return op.view(WithoutAxes(chosen) if op.type == "Squeeze" else NewAxes(chosen), x, isOfFile=True)
+    return op.view(modules.Squeeze(chosen) if op.type == "Squeeze" else modules.Unsqueeze(chosen), x, isOfFile=True)
 
 
 @onnxOp("Concat")
@@ -196,13 +194,21 @@ def pad(
     rank = op.rankOf(x)
     if axes is not None and axes.numbers is None:
         axes, pads = None, spread(op, pads, axes, rank)
-    chosen = range(rank) if axes is None else [int(a) % rank for a in axes.numbers]
-    known = None if pads.numbers is None else tuple(pads.numbers.tolist())
-    pads = None if known is not None else pads
-    if fill is None and pads is None:
-        pads, known = op.constant(np.array(known)), None
-    module = PadAll(tuple(chosen), mode, 0.0 if fill is None else np.ravel(fill)[0].item(), known)
-    return op(module, x, pads, value) if fill is None else op(module, *([x] if pads is None else [x, pads]))
+    chosen = tuple(range(rank)) if axes is None else tuple(int(a) % rank for a in axes.numbers)
+    known = None if pads.numbers is None else pads.numbers.tolist()
+    pairs = None if known is None else tuple(zip(known[: len(chosen)], known[len(chosen) :], strict=True)) or None
+    fillValue = 0.0 if fill is None else np.ravel(fill)[0].item()
+    while mode == "reflect" and pairs and axes is None and any(isBeyond(n, both) for n, both in zip(x.shape, pairs)):
+        parts = [tuple(min(side, n - 1) if n > 1 else side for side in both) for n, both in zip(x.shape, pairs)]
+        pairs = tuple((a - b, c - d) for (a, c), (b, d) in zip(pairs, parts))
+        x = op(modules.Pad(tuple(parts), mode), x)
+    module = modules.Pad(pairs, mode, fillValue, axes=None if chosen == tuple(range(rank)) else chosen)
+    return op(module, x, *([] if pairs else [pads]), *([value] if fill is None else []))
+
+
+def isBeyond(size: Any, both: tuple) -> bool:
+    """True if a reflection takes more than there is, and goes on in what it made."""
+    return isinstance(size, int) and size > 1 and max(both) >= size
 
 
 def spread(op: OnnxNode, pads: OnnxValue, axes: OnnxValue, rank: int) -> OnnxValue:
@@ -227,7 +233,7 @@ def trilu(op: OnnxNode, x: OnnxValue, diagonal: OnnxValue | None = None) -> Onnx
 def ranged(op: OnnxNode, start: OnnxValue, stop: OnnxValue, step: OnnxValue) -> OnnxValue:
     """Range; its limits may have one axis, of length one, as functions of the standard write them; none is trained."""
     known = [op.constant(limit.array) if limit.isWeight else limit for limit in (start, stop, step)]
-    limits = [op(WithoutAxes((0,)), limit) if limit.shape == (1,) else limit for limit in known]
+    limits = [op(modules.Squeeze((0,)), limit) if limit.shape == (1,) else limit for limit in known]
     return op(modules.Range() if start.dtype.kind in "iu" else ConstantRange(), *limits)
 
 
@@ -279,6 +285,7 @@ def reshaped(
     """x with the samples of `batch`, these maps, and an area, whose `lengths` are inputs where several are open."""
     shape = (batch.shape[0], *maps, *area)
     if sum(isinstance(size, Dim) for size in shape) <= 1:
-        return op(ReshapeTo(True, tuple(-1 if isinstance(size, Dim) else size for size in shape)), x)
+        target = tuple(-1 if isinstance(size, Dim) else size for size in shape)
+        return op(modules.Reshape(target, keepsZero=True), x)
     sizes = [op.constant(np.array([n])) if isinstance(n, int) else n for n in (*maps, *lengths)]
-    return op(ReshapeTo(), x, op(modules.Concat(0), op(modules.Shape(0, 1), batch), *sizes))
+    return op(modules.Reshape(keepsZero=True), x, op(modules.Concat(0), op(modules.Shape(0, 1), batch), *sizes))

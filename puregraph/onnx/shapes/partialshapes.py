@@ -11,8 +11,7 @@ from puregraph.core.dim import Dim, read
 from puregraph.core.errors import PuregraphError
 from puregraph.core.shape import normalAxis, symbols, valued, valueOf
 from puregraph.graph.pointwise import Pointwise
-from puregraph.modules import Add, Concat, Mul, Reshape, Shape, Size
-from puregraph.onnx.modules.openreshaping import MatrixFrom, ReshapeTo
+from puregraph.modules import Add, Concat, Flatten, Mul, Reshape, Shape, Size
 
 SMALL, LARGE = 96, 192  # sizes that are tried: multiples of what networks halve, and of their windows
 VARIED = 12  # symbols that are varied one at a time
@@ -120,15 +119,15 @@ def commonSize(numbers: list[Any], trials: list[Trial], dims: list[Any]) -> Any:
 def targetShape(module: Any, shapes: list[Any]) -> list[tuple] | None:
     """The shape that a module gives whatever it gets: of a Reshape to constants, of the sizes of an array."""
     x = shapes[0]
-    if isinstance(module, (Reshape, ReshapeTo)):
+    if isinstance(module, Reshape):
         known: Any
         sizes = shapes[1] if len(shapes) > 1 else None
         known = module.shape if sizes is None else valueOf(sizes)
         if known is None and sizes is not None:
             return [(None,) * sizes[0]] if len(sizes) == 1 and isinstance(sizes[0], int) else None
-        copies = not getattr(module, "keepsZero", False)
+        copies = not module.keepsZero
         return [tuple(targetSize(x, axis, n, copies) for axis, n in enumerate(np.ravel(known).tolist()))]
-    if isinstance(module, MatrixFrom):
+    if isinstance(module, Flatten) and module.asMatrix:
         return [(None, None)]
     if isinstance(module, Size):
         return [()]

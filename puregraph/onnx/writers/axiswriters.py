@@ -10,7 +10,6 @@ from puregraph.modules.cumulative import CumProd, CumSum
 from puregraph.modules.normreduction import LpNorm
 from puregraph.modules.pooling import MaxUnpool
 from puregraph.modules.selection import TopKValues, Trilu
-from puregraph.onnx.modules.padding import PadAll
 from puregraph.onnx.modules.reduceaxes import ReduceFilled
 from puregraph.onnx.onnxwriter import OnnxStep, isWhole, writesOnnx
 from puregraph.onnx.writers.layerwriters import axesOf, reduced
@@ -67,26 +66,6 @@ def full(step: OnnxStep) -> None:
 
     value = numpy_helper.from_array(np.array([step.module.value], step.module.dtype))
     step.op("ConstantOfShape", step.x, out=step.y, value=value)
-
-
-@writesOnnx(PadAll)
-def padAll(step: OnnxStep) -> None:
-    """Pad, of all axes or, since opset 18, of some."""
-    module, rank = step.module, len(step.shapes[0])
-    pads, fill, axes = (*step.inputs[1:], None, None, None)[:3]
-    if module.width is not None:
-        widths = module.widths(rank, module.width)
-        flat = [before for before, _ in widths] + [after for _, after in widths]
-        pads, fill = step.whole(*flat), pads
-    else:
-        isAll = sorted(axis % rank for axis in module.axes) == [*range(rank)] == [axis % rank for axis in module.axes]
-        axes = None if isAll else step.whole(*module.axes)
-        if axes is not None and step.opset < 18:
-            raise GraphError("pads of some axes that are an input can be written from opset 18 on")
-    checkTypes(step, "Pad")
-    if fill is None and module.mode == "constant":
-        fill = step.constant(module.fillValue, step.dtypes[0])
-    step.op("Pad", step.x, pads, fill, *([axes] if axes else []), out=step.y, mode=module.mode)
 
 
 @writesOnnx(MaxUnpool)

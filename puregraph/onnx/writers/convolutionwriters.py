@@ -1,53 +1,110 @@
-"""ConvolutionWriters: convolutions with filters as inputs and with negative padding, which ONNX lacks."""
+"""ConvolutionWriters: convolutions and pools, with zeros or cuts beside them for what ONNX's own padding lacks."""
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
-from puregraph.onnx.modules.convolving import Convolve, ConvolveTransposed
-from puregraph.onnx.onnxwriter import OnnxStep, writesOnnx
+from puregraph import modules
+from puregraph.core.errors import GraphError
+from puregraph.modules.convolution import _Forward
+from puregraph.modules.deconvolution import _Transposed
+from puregraph.onnx.onnxwriter import OnnxStep, isWhole, writesOnnx
+from puregraph.onnx.writers.operatorwriters import checkTypes
+
+PADLESS = 22  # the opset since which no window of a pool begins in the padding behind
 
 
-def optionsOf(module: Any) -> dict[str, Any]:
-    """Stride, dilation, groups, and the padding that is not below zero."""
-    pads = [max(both[side], 0) for side in (0, 1) for both in module.pad]
-    return {
-        "strides": list(module.stride),
-        "pads": pads,
-        "dilations": list(module.dilation) if set(module.dilation) != {1} else None,
-        "group": module.groups,
-    }
+def optionsOf(stride: Any, pad: Any, dilation: Any) -> dict[str, Any]:
+    """Stride, dilation and padding of windows, of which negative sides are left out."""
+    pads = {"auto_pad": "SAME_UPPER"} if pad == "same" else {"pads": flat(pad, lambda side: max(side, 0))}
+    return {"strides": list(stride), "dilations": list(dilation) if set(dilation) != {1} else None, **pads}
 
 
-def below(module: Any) -> list[int] | None:
-    """The widths that negative padding cuts off at the start and end of each axis; None if there is none."""
-    missing = [min(both[side], 0) for side in (0, 1) for both in module.pad]
+def flat(pairs: Any, change: Any) -> list[int]:
+    """All sides before, then all after, each changed."""
+    return [change(both[side]) for side in (0, 1) for both in pairs]
+
+
+def around(step: OnnxStep, x: str | None, pad: Any, out: str | None = None, sign: int = 1) -> str | None:
+    """x cut where sides of a padding are negative, or with sign -1 longer by as many zeros."""
+    missing = [] if pad == "same" else flat(pad, lambda side: sign * min(side, 0))
     if not any(missing):
-        return None
-    rank = len(module.pad)
-    return [0, 0, *missing[:rank], 0, 0, *missing[rank:]]
+        return x
+    rank = len(pad)
+    return step.op("Pad", x, step.whole(0, 0, *missing[:rank], 0, 0, *missing[rank:]), out=out)
 
 
-@writesOnnx(Convolve)
-def convolve(step: OnnxStep) -> None:
+def weightsOf(step: OnnxStep) -> tuple[str | None, str | None, tuple]:
+    """The filters and the bias, parameters or inputs, and the size of a window."""
+    if hasattr(step.module, "W"):
+        return step.param("W"), step.param("b"), step.module.size
+    _, W, b = [*step.inputs, None][:3]
+    return W, b, tuple(step.shapes[1][2:])
+
+
+@writesOnnx(_Forward)
+def convolution(step: OnnxStep) -> None:
     """Conv, after a cut for negative padding."""
-    x, cut = step.x, below(step.module)
-    if cut is not None:
-        x = step.op("Pad", x, step.whole(*cut))
-    step.op("Conv", x, *step.inputs[1:], out=step.y, **optionsOf(step.module))
+    W, b, size = weightsOf(step)
+    windows = step.module.windows(size)
+    options = {**optionsOf(*windows), "group": step.module.groups, "kernel_shape": sizesOf(size)}
+    step.op("Conv", around(step, step.x, windows[1]), W, b, out=step.y, **options)
 
 
-@writesOnnx(ConvolveTransposed)
-def convolveTransposed(step: OnnxStep) -> None:
-    """ConvTranspose, with zeros around it where padding is below zero, and then the bias."""
-    module, longer = step.module, below(step.module)
-    options = optionsOf(module) | {"output_padding": list(module.postpad) if any(module.postpad) else None}
-    if longer is None:
-        step.op("ConvTranspose", *step.inputs, out=step.y, **options)
+def sizesOf(size: tuple) -> list | None:
+    """The size of a window; None if it is open."""
+    return list(size) if all(map(isWhole, size)) else None
+
+
+@writesOnnx(_Transposed)
+def transposed(step: OnnxStep) -> None:
+    """ConvTranspose, with zeros around it that no window reaches, and then the bias."""
+    module, (W, b, size) = step.module, weightsOf(step)
+    (stride, _, dilation), (inside, zeros) = module.windows(size), module.cut(size)
+    options = {**optionsOf(stride, inside, dilation), "group": module.groups, "kernel_shape": sizesOf(size)}
+    options["output_padding"] = [post % s for post, s in zip(module.postpads(len(size)), stride)]
+    if not any(map(any, zeros)):
+        step.op("ConvTranspose", step.x, W, b, out=step.y, **options)
         return
-    x, W, *b = step.inputs
-    hasBias = bool(b) and b[0] is not None
-    pads = step.whole(*[-n for n in longer])
-    y = step.op("Pad", step.op("ConvTranspose", x, W, **options), pads, out=None if hasBias else step.y)
-    if hasBias:
-        step.op("Add", y, step.op("Unsqueeze", b[0], step.whole(*range(1, len(module.pad) + 1))), out=step.y)
+    y = step.op("ConvTranspose", step.x, W, **options)
+    negative = [(-before, -after) for before, after in zeros]
+    longer = around(step, y, negative, None if b else step.y, -1)
+    if b:
+        step.op("Add", longer, step.op("Unsqueeze", b, step.whole(*range(1, len(size) + 1))), out=step.y)
+
+
+@writesOnnx(modules.MaxPoolNd, modules.AvgPoolNd, modules.LpPoolNd)
+def pool(step: OnnxStep) -> None:
+    """MaxPool, AveragePool, LpPool; a divisor of its own is a factor behind it."""
+    m = step.module
+    x, options = around(step, step.x, m.pad), {"kernel_shape": list(m.size), **optionsOf(m.stride, m.pad, m.dilation)}
+    if m.ceil and step.opset < PADLESS:
+        checkWindows(step)
+    options["ceil_mode"] = int(m.ceil) or None
+    if isinstance(m, modules.MaxPoolNd):
+        checkTypes(step, "MaxPool")
+        step.op(
+            "MaxPool", x, out=list(step.outputs[: len(m.outputNames)]), storage_order=int(m.columns) or None, **options
+        )
+    elif isinstance(m, modules.LpPoolNd):
+        step.op("LpPool", x, out=step.y, p=int(m.p), **options)
+    elif m.divisor is None:
+        step.op("AveragePool", x, out=step.y, count_include_pad=int(m.includePad), **options)
+    elif m.ceil:
+        raise GraphError("ONNX has no average pool with a divisor whose last window may go beyond the padding")
+    else:
+        y = step.op("AveragePool", x, count_include_pad=1, **options)
+        step.op("Mul", y, step.constant(prod(m.size) / m.divisor, step.dtypes[0]), out=step.y)
+
+
+def checkWindows(step: OnnxStep) -> None:
+    """Check that old opsets count as many windows: they also count windows that begin in the padding.
+
+    Raises    GraphError where there are fewer
+    """
+    m = step.module
+    for i, (k, s, d) in enumerate(zip(m.size, m.stride, m.dilation), 2):
+        n, count = step.shapes[0][i], step.outshapes[0][i]
+        if m.pad != "same" and isWhole(n) and count != -(-(n + sum(m.pad[i - 2]) - d * (k - 1) - 1) // s) + 1:
+            raise GraphError(f"windows that would begin in the padding are left out from opset {PADLESS} on")

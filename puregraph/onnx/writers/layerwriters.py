@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from puregraph import modules
-from puregraph.modules.convolution import _Convolution
 from puregraph.modules.softmax import LogSoftMax
 from puregraph.onnx.modules.reduceaxes import OPEN, REDUCTIONS
 from puregraph.onnx.modules.vectorproduct import VectorProduct
@@ -34,48 +31,6 @@ def linear(step: OnnxStep) -> None:
         step.op("MatMul", step.x, weight, out=step.y)
     else:
         step.op("Add", step.op("MatMul", step.x, weight), step.param("b"), out=step.y)
-
-
-@writesOnnx(_Convolution)
-def convolution(step: OnnxStep) -> None:
-    """Conv, ConvTranspose, with zeros behind it where `postpad` reaches beyond all windows, and then the bias."""
-    module = step.module
-    pad = module.layout[1]
-    options: dict[str, Any] = {
-        "kernel_shape": module.size,
-        "strides": module.stride,
-        "dilations": module.dilation,
-        "pads": [both[0] for both in pad] + [both[1] for both in pad],
-        "group": module.groups,
-    }
-    if not module.isTransposed:
-        step.op("Conv", step.x, step.param("W"), step.param("b"), out=step.y, **options)
-        return
-    options["output_padding"] = [post - more for post, more in zip(module.postpad, module.uncut)]
-    zeros = [after for _, after in module.beyond]
-    if not any(zeros):
-        step.op("ConvTranspose", step.x, step.param("W"), step.param("b"), out=step.y, **options)
-        return
-    y = step.op("ConvTranspose", step.x, step.param("W"), **options)
-    y = step.op("Pad", y, step.whole(*[0] * (len(zeros) + 4), *zeros), out=step.y if module.b is None else None)
-    if module.b is not None:
-        axes = step.whole(*range(1, len(zeros) + 1))
-        step.op("Add", y, step.op("Unsqueeze", step.param("b"), axes), out=step.y)
-
-
-@writesOnnx(modules.MaxPoolNd, modules.AvgPoolNd)
-def pool(step: OnnxStep) -> None:
-    """MaxPool, AveragePool."""
-    module = step.module
-    options: dict[str, Any] = {
-        "kernel_shape": module.size,
-        "strides": module.stride,
-        "pads": [both[0] for both in module.pad] + [both[1] for both in module.pad],
-    }
-    if isinstance(module, modules.MaxPoolNd):
-        step.op("MaxPool", step.x, out=step.y, **options)
-    else:
-        step.op("AveragePool", step.x, out=step.y, count_include_pad=int(module.includePad), **options)
 
 
 @writesOnnx(modules.GlobalAvgPool)

@@ -21,21 +21,17 @@ from puregraph.modules.softmax import HardMax
 from puregraph.onnx.modules import controlled, filled
 from puregraph.onnx.modules.extremeindex import LastExtreme
 from puregraph.onnx.modules.onehotvalues import OneHotValues
-from puregraph.onnx.modules.pools import PoolMax, PoolMean, PoolNorm
 from puregraph.onnx.modules.randomlike import RandomLike
 from puregraph.onnx.modules.scalemaps import ScaleMaps
 from puregraph.onnx.modules.scattersequence import ScatterSequence
 from puregraph.onnx.modules.slicing import SliceAlong
-from puregraph.onnx.onnxwriter import OnnxStep, isWhole, kindOf, schemaOf, writesOnnx
+from puregraph.onnx.onnxwriter import OnnxStep, kindOf, schemaOf, writesOnnx
 
 CALLEDRANDOM = {"uniform": "RandomUniformLike", "normal": "RandomNormalLike"}
 CUMULATIVE = {"sum": "CumSum", "product": "CumProd"}
-PADLESS = 22  # the opset since which no window of a pool begins in the padding behind
 CALLED = {"float32": "float", "float64": "double"}  # names of dtypes in ONNX types
 Attributes = dict[str, Any]
 OPERATORS: dict[type, Callable[[Any], tuple[str, Attributes]]] = {  # None: left out
-    controlled.SqueezeAxes: lambda m: ("Squeeze", {}),
-    controlled.UnsqueezeAxes: lambda m: ("Unsqueeze", {}),
     controlled.ReduceAxes: lambda m: (
         f"Reduce{m.kind}",
         {"keepdims": int(m.keepdims), "noop_with_empty_axes": int(m.ifEmpty) or None},
@@ -81,9 +77,6 @@ OPERATORS: dict[type, Callable[[Any], tuple[str, Attributes]]] = {  # None: left
     ScaleMaps: lambda m: ("BatchNormalization", {"epsilon": m.epsilon}),
     LpNormalize: lambda m: ("LpNormalization", {"p": int(m.p), "axis": m.axis}),
     LocalResponseNorm: lambda m: ("LRN", {"size": m.size, "alpha": m.alpha, "beta": m.beta, "bias": m.bias}),
-    PoolMax: lambda m: ("MaxPool", {**poolOf(m), "storage_order": int(m.columns) or None}),
-    PoolMean: lambda m: ("AveragePool", {**poolOf(m), "count_include_pad": int(m.includePad) or None}),
-    PoolNorm: lambda m: ("LpPool", {**poolOf(m), "p": int(m.p)}),
     Quantize: lambda m: ("QuantizeLinear", {**scalingOf(m), "output_dtype": None}),
     Dequantize: lambda m: (
         "DequantizeLinear",
@@ -95,16 +88,6 @@ OPERATORS: dict[type, Callable[[Any], tuple[str, Attributes]]] = {  # None: left
 def reductionOf(module: Any) -> str | None:
     """The reduction of updates with existing elements; None if they replace them."""
     return None if module.reduction == "none" else str(module.reduction)
-
-
-def windowOf(module: Any) -> Attributes:
-    """Stride, padding and dilation."""
-    pads = [both[0] for both in module.pad] + [both[1] for both in module.pad]
-    return {
-        "strides": list(module.stride),
-        "pads": pads,
-        "dilations": list(module.dilation) if set(module.dilation) != {1} else None,
-    }
 
 
 def regionsOf(module: Any) -> Attributes:
@@ -126,11 +109,6 @@ def randomOf(module: Any) -> Attributes:
     return {"dtype": dtype} | ({"low": start, "high": start + scale} if isUniform else {"mean": start, "scale": scale})
 
 
-def poolOf(module: Any) -> Attributes:
-    """The windows of a pool."""
-    return {"kernel_shape": list(module.size), **windowOf(module), "ceil_mode": int(module.isOpen) or None}
-
-
 def scalingOf(module: Any) -> Attributes:
     """The axis of scales, and how many elements each is for."""
     return {"axis": module.axis if module.axis != 1 else None, "block_size": module.block or None}
@@ -142,24 +120,10 @@ def operator(step: OnnxStep) -> None:
     made = next(made for c in type(step.module).__mro__ if (made := OPERATORS.get(c)))
     kind, attributes = made(step.module)
     checkTypes(step, kind)
-    if attributes.get("ceil_mode") and step.opset < PADLESS:
-        checkWindows(step)
     inputs = list(step.inputs)
     if isinstance(step.module, Quantize) and (len(inputs) < 3 or inputs[2] is None):
         inputs = [*inputs[:2], step.constant(np.zeros(step.shapes[1]), step.module.dtype)]
     step.op(kind, *inputs, out=list(step.outputs), name=step.path, **attributes)
-
-
-def checkWindows(step: OnnxStep) -> None:
-    """Check that old opsets count as many windows: they also count windows that begin in the padding.
-
-    Raises    GraphError where there are fewer
-    """
-    m = step.module
-    for i, (k, s, pad, d) in enumerate(zip(m.size, m.stride, m.pad, m.dilation), 2):
-        n, count = step.shapes[0][i], step.outshapes[0][i]
-        if isWhole(n) and count != -(-(n + sum(pad) - d * (k - 1) - 1) // s) + 1:
-            raise GraphError(f"windows that would begin in the padding are left out from opset {PADLESS} on")
 
 
 def checkTypes(step: OnnxStep, kind: str) -> None:

@@ -34,4 +34,6 @@ def quantizedProduct(step: OnnxStep) -> None:
 @writesOnnx(QuantizedConvolve)
 def quantizedConvolve(step: OnnxStep) -> None:
     """DequantizeLinear, Conv, QuantizeLinear."""
-    integers(step, step.op("Conv", *floats(step, 0), *step.inputs[8:], **optionsOf(step.module.of)))
+    of = step.module.of
+    options = {**optionsOf(*of.windows(step.shapes[3][2:])), "group": of.groups}
+    integers(step, step.op("Conv", *floats(step, 0), *step.inputs[8:], **options))

@@ -6,38 +6,30 @@ import numpy as np
 
 from puregraph import modules
 from puregraph.core.errors import GraphError
-from puregraph.onnx.modules.openreshaping import MatrixFrom, NewAxes, ReshapeTo, WithoutAxes
 from puregraph.onnx.onnxwriter import OnnxStep, isWhole, kindOf, writesOnnx
+from puregraph.onnx.writers.operatorwriters import checkTypes
 
 LAST = (1 << 63) - 1
 
 
 @writesOnnx(modules.Flatten)
 def flatten(step: OnnxStep) -> None:
-    """Reshape, the first axes as they are."""
-    start = step.module.start % len(step.shapes[0])
-    if start == 1:
-        step.op("Flatten", step.x, out=step.y, axis=1)
-    else:
-        step.op("Reshape", step.x, step.whole(*[0] * start, -1), out=step.y)
-
-
-@writesOnnx(MatrixFrom)
-def matrix(step: OnnxStep) -> None:
-    """Flatten."""
-    step.op("Flatten", step.x, out=step.y, axis=step.module.axis)
+    """Flatten, or a Reshape in which other axes are as they are."""
+    module, x = step.module, step.shapes[0]
+    start, end = module.start + len(x) * (module.start < 0), module.end % max(1, len(x))
+    if module.asMatrix or start == 1 and end == len(x) - 1:
+        step.op("Flatten", step.x, out=step.y, axis=start)
+        return
+    sizes = step.whole(*[0] * start, -1, *[n if isWhole(n) else 0 for n in x[end + 1 :]])
+    if not all(map(isWhole, x[end + 1 :])):
+        behind = step.op("Slice", step.op("Shape", step.x), *(step.whole(n) for n in (end + 1, LAST, 0, 1)))
+        sizes = step.op("Concat", step.whole(*[0] * start, -1), behind, axis=0)
+    step.op("Reshape", step.x, sizes, out=step.y)
 
 
 @writesOnnx(modules.Reshape)
 def reshape(step: OnnxStep) -> None:
     """Reshape."""
-    sizes = step.inputs[1] if step.module.shape is None else step.whole(*step.module.shape)
-    step.op("Reshape", step.x, sizes, out=step.y)
-
-
-@writesOnnx(ReshapeTo)
-def reshapeTo(step: OnnxStep) -> None:
-    """Reshape with allowzero."""
     sizes = step.inputs[1] if step.module.shape is None else step.whole(*step.module.shape)
     step.op("Reshape", step.x, sizes, out=step.y, allowzero=int(step.module.keepsZero) or None)
 
@@ -124,11 +116,11 @@ def endsOf(part: slice) -> tuple[int, int, int]:
     return start, end, by
 
 
-@writesOnnx(WithoutAxes, NewAxes)
+@writesOnnx(modules.Squeeze, modules.Unsqueeze)
 def lengthOne(step: OnnxStep) -> None:
     """Squeeze, Unsqueeze."""
-    kind = "Squeeze" if isinstance(step.module, WithoutAxes) else "Unsqueeze"
-    step.op(kind, step.x, step.whole(*step.module.axes), out=step.y)
+    axes = step.inputs[1:] if step.module.axes is None else [step.whole(*step.module.axes)]
+    step.op(type(step.module).__name__, step.x, *axes, out=step.y)
 
 
 @writesOnnx(modules.Expand)
@@ -204,16 +196,28 @@ def oneHot(step: OnnxStep) -> None:
 
 @writesOnnx(modules.Pad)
 def pad(step: OnnxStep) -> None:
-    """Pad; the pads are pairs here, but in ONNX all starts, then all ends."""
-    module = step.module
-    fill = step.constant(module.fillValue, step.dtypes[0]) if module.mode == "constant" else None
-    if module.pad is None:
-        pairs = step.inputs[1]
-        pairs = pairs if step.indtypes[1] == np.int64 else step.op("Cast", pairs, to=kindOf(np.dtype(np.int64)))
-        front = len(step.shapes[0]) - step.shapes[1][0]  # axes that stay as they are
-        pairs = step.op("Concat", step.constant(np.zeros((front, 2), np.int64)), pairs, axis=0) if front else pairs
-        pads = step.op("Reshape", step.op("Transpose", pairs, perm=[1, 0]), step.whole(-1))
-    else:
-        widths = module.widths(len(step.shapes[0]))
+    """Pad, of all axes, or with pads as an input, since opset 18, of some; in ONNX all starts come before all ends."""
+    module, rank, axes = step.module, len(step.shapes[0]), None
+    names = dict(zip(module.arguments, step.inputs))
+    fill: str | None = names.get("fill")
+    pads: str | None
+    pairs: str | None = names.get("pads")
+    if module.pad is not None:
+        widths = module.widths(rank)
         pads = step.whole(*[before for before, _ in widths], *[after for _, after in widths])
-    step.op("Pad", step.x, pads, fill, out=step.y, mode=module.mode)
+    else:
+        count = step.shapes[1][0] if len(step.shapes[1]) == 2 else step.shapes[1][0] // 2
+        chosen = [*module.axesFrom(rank, count)]
+        pairs = pairs if step.indtypes[1] == np.int64 else step.op("Cast", pairs, to=kindOf(np.dtype(np.int64)))
+        isPairs = len(step.shapes[1]) == 2
+        if isPairs and chosen == [*range(rank - count, rank)] and count < rank:  # axes that stay as they are
+            pairs = step.op("Concat", step.constant(np.zeros((rank - count, 2), np.int64)), pairs, axis=0)
+            chosen = [*range(rank)]
+        pads = step.op("Reshape", step.op("Transpose", pairs, perm=[1, 0]), step.whole(-1)) if isPairs else pairs
+        axes = None if chosen == [*range(rank)] else step.whole(*chosen)
+        if axes is not None and step.opset < 18:
+            raise GraphError("pads of some axes that are an input can be written from opset 18 on")
+    checkTypes(step, "Pad")
+    if fill is None and module.mode == "constant":
+        fill = step.constant(module.fillValue, step.dtypes[0])
+    step.op("Pad", step.x, pads, fill, *([axes] if axes else []), out=step.y, mode=module.mode)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from puregraph.ops.convolution.reference import convolve, convolveData, convolveWeight
-from puregraph.ops.convolution.windowgeometry import Window, inner, window
+from puregraph.ops.convolution.windowgeometry import Window, unpadded, window
 from puregraph.ops.ir.strides import along
 from puregraph.ops.operation import op
 
@@ -47,6 +47,9 @@ def alongFirst(x: Any, do: Callable[..., Any], *options: Any) -> Any:
 def padded(x: Any, first: Window) -> Any:
     """Feature maps padded with zeros along their first axis."""
     (pad,) = first.pad
+    if min(pad) < 0:
+        x = x[:, :, max(0, -pad[0]) : x.shape[2] - max(0, -pad[1])]
+        pad = (max(0, pad[0]), max(0, pad[1]))
     return np.pad(x, [(0, 0), (0, 0), pad, *[(0, 0)] * (x.ndim - 3)]) if any(pad) else x
 
 
@@ -75,7 +78,7 @@ def convolvedData(grad: Any, W: Any, shape: Any, stride: Any, pad: Any, dilation
         inside = (n * count, shape[1], *shape[3:])
         part = overFirst(grad, convolveData, W[:, :, t].copy(), inside, *settings, groups)
         dx[index] = dx[index] + part
-    return dx[along(2, *inner(first.pad, first.full)[1:])]
+    return unpadded(dx, [*first.pad, *[(0, 0)] * (dx.ndim - 3)])
 
 
 @op(convolveWeight).decompose

@@ -26,7 +26,7 @@ from numpy.lib.stride_tricks import as_strided
 from puregraph.core.base.widen import widened
 from puregraph.ops.convolution import cudnn
 from puregraph.ops.convolution.cuda import depthwise, direct
-from puregraph.ops.convolution.windowgeometry import Window, inner, padded, perAxis, window
+from puregraph.ops.convolution.windowgeometry import Window, padded, perAxis, unpadded, window
 from puregraph.ops.kernel import CHANNELSLAST, MAKES, READS, Halves, kernel
 
 THIN = 64  # columns below which one row is not worth a matrix product of its own
@@ -320,7 +320,7 @@ def col2im(u, lay):
     x = np.zeros((lay.groups, rows.full[0], lay.channels // lay.groups, lay.n, *rows.full[1:]), dtype=u.dtype)
     for tap in rows.taps:
         x[(..., *rows.tapIndex(tap)[2:])] += u[(slice(None),) * 3 + tap[1:]]
-    return np.moveaxis(x, (3, 0, 2, 1), (0, 1, 2, 3))[inner(rows.pad, rows.full)]
+    return unpadded(np.moveaxis(x, (3, 0, 2, 1), (0, 1, 2, 3)), rows.pad)
 
 
 def emptyColumns(lay, dtype):

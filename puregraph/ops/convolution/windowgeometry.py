@@ -89,6 +89,12 @@ def inner(pad: Any, spatial: tuple[int, ...]) -> tuple[Any, ...]:
     return (..., *(slice(max(0, both[0]), n - max(0, both[1])) for both, n in zip(pad, spatial)))
 
 
+def unpadded(x: np.ndarray, pad: Any) -> np.ndarray:
+    """The adjoint of `padded`: positive sides cut off as a view, zeros where a negative side was cut off."""
+    x = x[inner(pad, x.shape[x.ndim - len(pad) :])]
+    return padded(x, [(max(0, -before), max(0, -after)) for before, after in pad])
+
+
 def opposite(pad: Any) -> tuple[tuple[int, int], ...]:
     """The padding that undoes `pad`."""
     return tuple((-before, -after) for before, after in pad)

@@ -8,7 +8,7 @@ import numpy as np
 
 from puregraph.core.base.widen import widen, widened
 from puregraph.core.tracer import dataOf
-from puregraph.ops.convolution.windowgeometry import inner, padded, perAxis, window
+from puregraph.ops.convolution.windowgeometry import padded, perAxis, unpadded, window
 from puregraph.ops.gather.reference import addAt, valuesAt
 from puregraph.ops.kernel import CHANNELSLAST, Halves, kernel
 from puregraph.ops.pooling import cuda as pooling
@@ -258,7 +258,7 @@ def shares(grad, win):
         for part in parts(axis, count, k, s):
             x[part] += grad
         grad = x
-    return grad[inner(win.pad, win.full)]
+    return unpadded(grad, win.pad)
 
 
 def parts(axis, count, size, stride):
