@@ -40,6 +40,7 @@ LACKS = {
     ("ontoDiagonal", "native"): "decomposed",
     ("windowSum", "native"): "decomposed",
     ("putClass", "native"): "left to numpy so far",
+    ("alignments", "CUDA"): "goes through time on the host so far",
     ("takeClass", "native"): "left to numpy so far",
 }
 

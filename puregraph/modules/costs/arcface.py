@@ -10,10 +10,11 @@ from puregraph.core.base.dtype import inferredType
 from puregraph.core.base.widen import widen
 from puregraph.core.errors import need
 from puregraph.core.param import Param
+from puregraph.modules.costs.classrows import atLabels
 from puregraph.modules.costs.cost import REDUCTION, Cost
 from puregraph.modules.costs.infonce import TINY
 from puregraph.ops.gather.labels import classIndex
-from puregraph.ops.gather.reference import putClass, takeClass
+from puregraph.ops.gather.reference import takeClass
 from puregraph.ops.reduction.reference import logSoftmax
 
 
@@ -68,7 +69,7 @@ class ArcFace(Cost):
         m = self.margin
         wider = right * math.cos(m) - sines * math.sin(m)
         wider = np.where(right > -math.cos(m), wider, right - m * math.sin(m))
-        scores = self.scale * (cosines + putClass(wider - right, index, W.shape[1]))
+        scores = self.scale * (cosines + atLabels(wider - right, index, W.shape[1]))
         return self.reduced(-takeClass(logSoftmax(scores, 1), index), sampleWeight).astype(x.dtype)
 
     def sample(self, rng, x, labels, *more):

@@ -5,11 +5,12 @@ import numpy as np
 from puregraph.core.arguments import Argument, Fraction, Whole, optional
 from puregraph.core.base.widen import widen
 from puregraph.core.errors import need, show
+from puregraph.modules.costs.classrows import atLabels, ofLabels
 from puregraph.modules.costs.classweights import norm
 from puregraph.modules.costs.cost import REDUCTION, alongSamples, needWeights
 from puregraph.modules.costs.nll import NLL
 from puregraph.ops.gather.labels import classIndex
-from puregraph.ops.gather.reference import gather, putClass, takeClass
+from puregraph.ops.gather.reference import takeClass
 from puregraph.ops.reduction.entropy import entropyGrad
 from puregraph.ops.reduction.reference import total as summed
 
@@ -140,7 +141,7 @@ class CrossEntropy(NLL):
 
     def targets(self, share, smooth, index, p):
         """The target of every class at every position, times its weight."""
-        return (1 - self.smoothing) * putClass(share, index, p.shape[1]) + smooth
+        return (1 - self.smoothing) * atLabels(share, index, p.shape[1]) + smooth
 
     def weightGrad(self, p, target, scale):
         """The gradient of each sample's weight, its own share of the cost; a p that underflowed counts as the least."""
@@ -153,7 +154,7 @@ class CrossEntropy(NLL):
             counts = (index >= 0).astype(like.dtype)
             return counts, self.smoothing / like.shape[1] * counts[:, None]
         weights = weights.astype(like.dtype)
-        share = gather(weights, index)
+        share = ofLabels(weights, index)
         smoothed = self.smoothing / like.shape[1] * (share > 0).astype(like.dtype)[:, None]
         return share, smoothed * weights.reshape(-1, *(1,) * (like.ndim - 2))
 

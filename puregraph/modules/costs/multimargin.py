@@ -7,11 +7,12 @@ from puregraph.core.base.dtype import inferredType
 from puregraph.core.base.widen import widen
 from puregraph.core.errors import need, show
 from puregraph.core.tracer import arrayLike
+from puregraph.modules.costs.classrows import atLabels, ofLabels
 from puregraph.modules.costs.classweights import weightState
 from puregraph.modules.costs.cost import REDUCTION, Cost, asFloats
 from puregraph.ops.formula import Formula
 from puregraph.ops.gather.labels import classIndex
-from puregraph.ops.gather.reference import gather, putClass, takeClass
+from puregraph.ops.gather.reference import takeClass
 
 Exponent = Argument("1 or 2", lambda value: isinstance(value, int) and value in (1, 2) and value is not True)
 POSITIVE = Formula("relu(x)").numpy(("x",))
@@ -50,7 +51,7 @@ class SVM(Cost):
 
     def updateData(self, x, target, sampleWeight=None):
         z, index = widen(x), classIndex(target, x.shape[1])
-        signs = putClass(np.full_like(z, 2, shape=index.shape), index, x.shape[1]) - 1
+        signs = atLabels(np.full_like(z, 2, shape=index.shape), index, x.shape[1]) - 1
         terms = POSITIVE(1 - signs * z)
         return self.reduced(terms * terms if self.mode == "l2" else terms, sampleWeight).astype(x.dtype)
 
@@ -90,10 +91,10 @@ class MultiMargin(SVM):
         z, index = widen(x), classIndex(target, x.shape[1])
         excess = POSITIVE(self.margin - takeClass(z, index)[:, None] + z)
         powers = excess * excess if self.p == 2 else excess
-        others = 1 - putClass(np.ones_like(z, shape=index.shape), index, x.shape[1])
+        others = 1 - atLabels(np.ones_like(z, shape=index.shape), index, x.shape[1])
         terms = (powers * others).sum(axis=1) / x.shape[1]
         if weights is not None:
-            terms = terms * gather(weights.astype(z.dtype), index)
+            terms = terms * ofLabels(weights.astype(z.dtype), index)
         return self.reduced(terms, sampleWeight).astype(x.dtype)
 
     @classmethod

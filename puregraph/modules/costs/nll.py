@@ -6,10 +6,11 @@ from puregraph.core.arguments import Whole, optional
 from puregraph.core.base.dtype import inferredType
 from puregraph.core.base.widen import widen
 from puregraph.core.errors import need, show
+from puregraph.modules.costs.classrows import ofLabels
 from puregraph.modules.costs.classweights import norm, weightState
 from puregraph.modules.costs.cost import REDUCTION, Cost, alongSamples, needWeights
 from puregraph.ops.gather.labels import classIndex
-from puregraph.ops.gather.reference import gather, takeClass
+from puregraph.ops.gather.reference import takeClass
 
 
 class NLL(Cost):
@@ -49,7 +50,7 @@ class NLL(Cost):
     def updateData(self, x, labels, sampleWeight=None, weights=None):
         index = classIndex(labels, x.shape[1], self.ignoreIndex)
         z = widen(x)
-        share = (index >= 0).astype(z.dtype) if weights is None else gather(weights.astype(z.dtype), index)
+        share = (index >= 0).astype(z.dtype) if weights is None else ofLabels(weights.astype(z.dtype), index)
         terms = share * self.losses(z, index)
         if sampleWeight is not None:
             terms = terms * alongSamples(sampleWeight, terms)

@@ -6,10 +6,10 @@ from puregraph.core.arguments import NotNegative, choice
 from puregraph.core.base.dtype import inferredType
 from puregraph.core.base.widen import widen
 from puregraph.core.errors import need, show
+from puregraph.modules.costs.classrows import atLabels
 from puregraph.modules.costs.cost import REDUCTION, Cost
 from puregraph.ops.formula import Formula
 from puregraph.ops.gather.labels import classIndex
-from puregraph.ops.gather.reference import putClass
 from puregraph.ops.reduction.reference import softmax
 
 SIGMOID = Formula("sigmoid(x)").numpy(("x",))
@@ -159,7 +159,7 @@ class Lovasz(LovaszHinge):
         z, index = widen(x), classIndex(target, x.shape[1])
         n, classes = x.shape[:2]
         p = softmax(z, 1).reshape(n, classes, z.size // max(n * classes, 1))
-        isInside = putClass(np.ones_like(z, shape=index.shape), index, classes).reshape(p.shape)
+        isInside = atLabels(np.ones_like(z, shape=index.shape), index, classes).reshape(p.shape)
         losses = extension(np.abs(isInside - p), isInside)
         isThere = (isInside.sum(axis=-1) > 0).astype(z.dtype)
         terms = (losses * isThere).sum(axis=1) / np.maximum(isThere.sum(axis=1), 1)

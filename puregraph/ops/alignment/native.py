@@ -127,8 +127,8 @@ class AlignmentWriter:
         end = self.count * 2
         last = self.ahead.at(self.length * self.row)
         a, b = last.load(end + FRONT), last.load(end + (FRONT - 1))
-        pair = [code.splat(x, self.lanes) for x in (a, b)]
-        total = code.extract(self.joined(*pair, self.vector(NEVER)), 0)
+        ends = self.joined(code.splat(a, self.lanes), code.splat(b, self.lanes), self.vector(NEVER))
+        total = code.extract(ends, 0)
         isPossible = total > 0.1 * NEVER
         self.cost.store(0, code.select(isPossible, -total, code.cast(float("inf"), IRType("f32"))))
         offset = code.splat(code.select(isPossible, total, code.cast(0.0, IRType("f32"))), self.lanes)
