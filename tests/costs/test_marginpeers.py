@@ -300,19 +300,20 @@ def test_the_margin_of_arcface_is_an_angle(rng):
     x, labels = rng.normal(size=(6, 3)), rng.integers(0, 4, 6)
     cost = ArcFace(3, 4, margin=0.4, scale=8.0)
     cost.calcMode("float64")
+    cost.W.data = rng.normal(size=(3, 4)) * np.array([1e-3, 0.1, 1.0, 10.0])  # lengths do not count
     value = cost(x, labels)
     cost.backward()
     X, W = tensor(x, requires_grad=True), tensor(np.asarray(cost.W.data, np.float64), requires_grad=True)
     cosines = (X / X.norm(dim=1, keepdim=True)) @ (W / W.norm(dim=0, keepdim=True))
     angles = cosines.acos()
     isRight = tensor(np.eye(4)[labels]) > 0
-    scores = 8 * (angles + 0.4 * isRight).cos()
+    scores = 8 * (angles + 0.4 * isRight.double()).cos()  # of booleans PyTorch makes float32
     wanted = -scores.log_softmax(1)[isRight].mean()
     wanted.backward()
     assert (angles[isRight] + 0.4 < np.pi).all()
-    np.testing.assert_allclose(value, wanted.item(), rtol=1e-7)  # lengths of 0 are guarded by a tiny number
-    np.testing.assert_allclose(cost.grad[0], X.grad.numpy(), atol=1e-8)
-    np.testing.assert_allclose(cost.W.grad, W.grad.numpy(), atol=1e-8)
+    np.testing.assert_allclose(value, wanted.item(), rtol=1e-10)
+    np.testing.assert_allclose(cost.grad[0], X.grad.numpy(), rtol=1e-9, atol=1e-10)
+    np.testing.assert_allclose(cost.W.grad, W.grad.numpy(), rtol=1e-9, atol=1e-10)
 
 
 def test_nll_of_no_class_weight_is_refused():

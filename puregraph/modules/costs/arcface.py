@@ -62,8 +62,8 @@ class ArcFace(Cost):
     def updateData(self, x, labels, sampleWeight=None, W=None):
         z, index = widen(x), classIndex(labels, W.shape[1])
         weights = widen(W).astype(z.dtype)
-        units = z / np.sqrt((z * z).sum(axis=1, keepdims=True) + TINY)
-        cosines = units @ (weights / np.sqrt((weights * weights).sum(axis=0, keepdims=True) + TINY))
+        units = z / np.sqrt(np.maximum((z * z).sum(axis=1, keepdims=True), TINY**2))
+        cosines = units @ (weights / np.sqrt(np.maximum((weights * weights).sum(axis=0, keepdims=True), TINY**2)))
         right = takeClass(cosines, index)
         sines = np.sqrt(np.maximum(1 - right * right, TINY))
         m = self.margin
