@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from puregraph.core.base.dtype import isFloating
 from puregraph.core.errors import GraphError
@@ -15,6 +15,9 @@ from puregraph.graph.lookup import few, nearest
 from puregraph.graph.module import Module
 from puregraph.graph.node import Node
 from puregraph.graph.steps import Steps
+
+if TYPE_CHECKING:
+    from puregraph.core.protocols import AnyArray
 
 
 class Pure:
@@ -53,7 +56,7 @@ class Pure:
             raise GraphError(f"{self.title} has no parameter {unknown[0]!r}; it has {known}")
         return {path: self.params[path] for path in paths}
 
-    def stored(self, wrap: Callable[[Any, Any], Any] = lambda stored, array: array) -> dict[int, Any]:
+    def stored(self, wrap: Callable[[Any, Any], Any] = lambda stored, array: array) -> dict[int, AnyArray]:
         """Parameters, and copies of states, by number; `wrap(stored, array)` may replace each array."""
         made: dict[int, Any] = {}
         arrays = {}
@@ -74,13 +77,15 @@ class Pure:
         """The outputs among the values of a pass."""
         return [values[n] for n in self.steps.outputs]
 
-    def call(self, inputs: Sequence[Any], wrap: Callable[[Any], Any]) -> Any:
+    def call(self, inputs: Sequence[AnyArray], wrap: Callable[[Any], Any]) -> Any:
         """The output, or a list where there are several, with parameters and states of floats wrapped."""
         stored = self.stored(lambda _, array: wrap(array) if isFloating(array.dtype) else array)
         outputs = self.outputs(self.run(inputs, stored))
         return outputs[0] if len(outputs) == 1 else outputs
 
-    def pull(self, grads: list[Any], values: list[Any], updGrad: bool, params: Iterable[Param]) -> tuple[list, dict]:
+    def pull(
+        self, grads: list[Any], values: list[AnyArray], updGrad: bool, params: Iterable[Param]
+    ) -> tuple[list, dict]:
         """The gradients of the inputs, and of these parameters by id, regardless of their modules' modes."""
         back = backwardOf(self.graph, self.steps, updGrad, frozenset(map(id, params)))
         inputs, pairs = back.gradients(grads, values, shows=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from puregraph.cli.terminal import aligned, printJson
 from puregraph.cli.usageerror import UsageError
@@ -14,6 +14,9 @@ from puregraph.core.storage.jsoncodec import decode
 from puregraph.graph.analysis.summary import bytesText, cut
 from puregraph.serialize import checkpoint
 from puregraph.serialize.weights.readers import HEAD, readerOf, readWeights
+
+if TYPE_CHECKING:
+    pass
 
 
 def runInspect(options: argparse.Namespace) -> int:
@@ -101,7 +104,7 @@ def trainerFacts(saved: dict[str, Any]) -> dict[str, str]:
     return facts
 
 
-def contentsJson(contents: checkpoint.Contents) -> dict[str, Any]:
+def contentsJson(contents: checkpoint.Contents) -> dict[str, object]:
     """A checkpoint's contents as plain data."""
     arrays = [
         {"name": n, "shape": list(a.shape), "dtype": a.dtype, "bytes": a.nbytes, "crc32": contents.crcs.get(n)}
@@ -110,17 +113,17 @@ def contentsJson(contents: checkpoint.Contents) -> dict[str, Any]:
     return {"arrays": arrays, "blueprint": contents.blueprint, "optimizer": contents.optimizer, "extra": contents.extra}
 
 
-def extraText(saved: Any) -> str:
+def extraText(saved: object) -> str:
     """Return the value saved as `extra` on one line, shortened if it is long."""
     return cut(outline(decoded(saved)), 100)
 
 
-def decoded(saved: Any) -> Any:
+def decoded(saved: object) -> Any:
     """Decode the value saved as `extra`, with a text for each array."""
     return decode(saved, lambda value: f"array {value['array']}" if "array" in value else None)
 
 
-def outline(value: Any, depth: int = 2) -> str:
+def outline(value: object, depth: int = 2) -> str:
     """Return a value as text, without deeply nested parts."""
     if not isinstance(value, dict):
         return repr(value)

@@ -89,12 +89,12 @@ def choices(module: Any) -> list[str]:
     return graphs or [n for n, v in made.items() if (inspect.isfunction(v) or isGraphClass(v)) and not required(v)]
 
 
-def isGraphClass(value: Any) -> bool:
+def isGraphClass(value: object) -> bool:
     """True for a subclass of Graph."""
     return isinstance(value, type) and issubclass(value, Graph)
 
 
-def kindOf(value: Any) -> str:
+def kindOf(value: object) -> str:
     """Describe a value's type for a message."""
     return f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
 

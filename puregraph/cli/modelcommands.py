@@ -27,7 +27,7 @@ def runShapes(options: argparse.Namespace) -> int:
     return 1 if footprint.faults else 0
 
 
-def asJson(footprint: Footprint) -> dict[str, Any]:
+def asJson(footprint: Footprint) -> dict[str, object]:
     """Return a footprint as plain data, with symbols as text; a step's bytes are for one sample if the batch is a
     symbol."""
     sizes = {footprint.batch: 1} if footprint.batch else {}

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 
-def printJson(value: Any, out: Any) -> None:
+def printJson(value: object, out: Any) -> None:
     """Plain data as indented JSON."""
     print(json.dumps(value, indent=2, default=str), file=out, flush=True)
 

@@ -13,7 +13,7 @@ keeps no counters: the counters of a BatchNorm or Dropout keep their values.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
@@ -31,6 +31,9 @@ from puregraph.graph.parallel import Parallel
 from puregraph.graph.sequential import Sequential
 from puregraph.serialize.blueprintform import checkKeys, checkList, checkRow
 from puregraph.serialize.loadreport import ArraySource
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
 
 REMEDY = "make the graph yourself, and load into it with graph.load(path, format='puzzlelib')"
 GROUPS = {"params", "links", "attrs", "blueprint"}
@@ -82,12 +85,12 @@ class PuzzleFile(ArraySource):
             raise CheckpointError(f"'links/{key}' is not a whole number")
         return int(self.guarded.read(f"links/{key}", (), declared.dtype))
 
-    def fits(self, path: str, shape: tuple[int, ...], dtype: Any) -> bool:
+    def fits(self, path: str, shape: tuple[int, ...], dtype: DTypeLike) -> bool:
         """True if an array can be converted to this shape and dtype without loss."""
         declared = self.declared[path]
         return adapts(declared.shape, tuple(shape)) and np.can_cast(declared.dtype, dtype, "safe")
 
-    def read(self, path: str, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    def read(self, path: str, shape: tuple[int, ...], dtype: DTypeLike) -> np.ndarray:
         declared = self.declared[path]
         values = self.guarded.read(self.storedAt[path], declared.shape, declared.dtype).reshape(shape)
         return values.astype(dtype, copy=False).view(dtype)  # a plain float32 instead of <f4

@@ -49,7 +49,7 @@ class Programs:
     def __setstate__(self, state: dict) -> None:
         Programs.__init__(self, **state)
 
-    def get(self, arrays: Sequence[Any], isAlways: bool = False, **options: Any) -> Program | None:
+    def get(self, arrays: Sequence[Any], isAlways: bool = False, **options: object) -> Program | None:
         """The program for arrays like these; None if compiling one does not pay yet (`isAlways`: compile it now)."""
         shapes, dtypes = [x.shape for x in arrays], [x.dtype for x in arrays]
         key = *shapes, *dtypes, *[(k, v if isinstance(v, (bool, str, tuple)) else id(v)) for k, v in options.items()]

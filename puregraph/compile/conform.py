@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from puregraph.core.accumulate import needPlain
 from puregraph.core.base.dtype import isFloating
 from puregraph.core.errors import DataError, DtypeError, need, plural, show
 
 if TYPE_CHECKING:
+    from typing import Any
+
+    import numpy as np
+
     from puregraph.compile.program import Program
+    from puregraph.core.protocols import AnyArray
 
 
-def conformed(program: Program, inputs: list[Any]) -> list[Any]:
+def conformed(program: Program, inputs: list[AnyArray]) -> list[AnyArray]:
     """The inputs in the dtypes of a program.
 
     Raises    DataError, ShapeError, DtypeError if the program was compiled for other inputs
@@ -26,7 +31,7 @@ def conformed(program: Program, inputs: list[Any]) -> list[Any]:
     return [converted(program, x, *spec) for x, spec in zip(inputs, wanted)] + inputs[len(wanted) :]
 
 
-def converted(program: Program, x: Any, shape: Any, dtype: Any, name: str) -> Any:
+def converted(program: Program, x: AnyArray, shape: Any, dtype: np.dtype, name: str) -> AnyArray:
     """One input, converted to its dtype."""
     if not hasattr(x, "dtype"):
         if program.executable is None:
@@ -43,14 +48,14 @@ def converted(program: Program, x: Any, shape: Any, dtype: Any, name: str) -> An
     return x.astype(dtype)
 
 
-def followFloats(program: Program, inputs: Sequence[Any]) -> None:
+def followFloats(program: Program, inputs: Sequence[AnyArray]) -> None:
     """Compile for the float dtypes of the inputs: a graph without parameters computes in these."""
     kept = [d if not isFloating(d) else getattr(x, "dtype", d) for x, d in zip(inputs, program.dtypes)]
     if kept != program.dtypes[: len(kept)]:
         program.build(kept)
 
 
-def adaptIntegers(program: Program, inputs: Sequence[Any]) -> None:
+def adaptIntegers(program: Program, inputs: Sequence[AnyArray]) -> None:
     """Compile for the integer and boolean dtypes of the inputs, if the rules take them without conversion."""
     dtypes = [getattr(x, "dtype", None) for x in inputs[: len(program.dtypes)]]
     if len(dtypes) == len(program.dtypes) and (program.executable or program.partitioned) is not None:

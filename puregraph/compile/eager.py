@@ -19,10 +19,14 @@ from puregraph.core.errors import GraphWarning
 from puregraph.core.errors.userwarning import warnUser
 
 if TYPE_CHECKING:
+    from puregraph.compile.partitioned import PartitionedGraph
     from puregraph.compile.program import Program
+    from puregraph.core.protocols import AnyArray
 
 
-def eagerStep(program: Program, inputs: list[Any], numbers: dict[str, float], partitioned: Any = None) -> Any:
+def eagerStep(
+    program: Program, inputs: list[AnyArray], numbers: dict[str, float], partitioned: PartitionedGraph | None = None
+) -> Any:
     """Run a step with the graph and the optimizer; returns its outputs and sets input gradients as `program.grad`.
 
     A `partitioned` graph runs it in pieces.
@@ -68,7 +72,7 @@ def inMode(modules: Sequence[Any], train: bool | None) -> Iterator[None]:
             m.isTraining = mode
 
 
-def trialRun(program: Program, inputs: list[Any], numbers: dict[str, float]) -> Any:
+def trialRun(program: Program, inputs: list[AnyArray], numbers: dict[str, float]) -> Any:
     """Run the first step eagerly, to learn the result types of rules that could not be traced."""
     trial = RuleProfile()
     with trial.recording():
@@ -78,7 +82,7 @@ def trialRun(program: Program, inputs: list[Any], numbers: dict[str, float]) -> 
     return result
 
 
-def runAfterFailure(program: Any, error: Exception, inputs: list[Any], numbers: dict[str, float]) -> Any:
+def runAfterFailure(program: Any, error: Exception, inputs: list[AnyArray], numbers: dict[str, float]) -> Any:
     """Run eagerly, now and from then on, after a call has failed: the graph raises the error with its reason."""
     path = program.executable.failed.origin.path
     program.executable.restore()

@@ -13,6 +13,8 @@ from puregraph.graph.steps import GraphStep
 from puregraph.ops.ir.value import Call, CallOrigin
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from puregraph.graph import Graph
 
 REPORT = "results are the same, but slower; please report this with the graph, print(graph), so that it can be mended"
@@ -56,7 +58,7 @@ def framesOf(error: Exception) -> list[dict[str, Any]]:
     return frames[::-1]
 
 
-def nodesOf(variables: dict[str, Any]) -> Iterator[tuple[str, str]]:
+def nodesOf(variables: Mapping[str, object]) -> Iterator[tuple[str, str]]:
     """Path and label of the nodes whose calls and steps are local variables of a frame."""
     candidates = [*variables.values(), *getattr(variables.get("group"), "calls", ())]
     for x in candidates:

@@ -24,7 +24,9 @@ from puregraph.graph.steps import GraphStep, Steps, spread
 
 if TYPE_CHECKING:
     from puregraph.core.param import Param
+    from puregraph.core.protocols import AnyArray
     from puregraph.core.shape import Shape
+    from puregraph.graph.backward import BackwardGraph
     from puregraph.optimizers.optimizer import Optimizer
 
 
@@ -63,13 +65,13 @@ class PartitionedGraph:
         self.sizes: dict[str, int] = {}
         self.update(self.backwardGraph(), True)
 
-    def backwardGraph(self) -> Any:
+    def backwardGraph(self) -> BackwardGraph | None:
         """The backward graph of this step, for the parameters that are currently trained."""
         if self.request.grads is None:
             return None
         return self.graph.backwardGraph(self.request.updGrad, True, self.steps)
 
-    def update(self, back: Any, isFirst: bool = False) -> None:
+    def update(self, back: BackwardGraph | None, isFirst: bool = False) -> None:
         """Build the pieces again if the backward graph has changed."""
         if back is self.back and not isFirst:
             return
@@ -159,7 +161,7 @@ class PartitionedGraph:
             filled[n] = spread(like, bind(shape, self.sizes), dtype)
         return filled
 
-    def runBackward(self, data: list[Any], outside: int) -> list[Any]:
+    def runBackward(self, data: list[AnyArray], outside: int) -> list[Any]:
         """The outputs of all backward pieces, by number."""
         return run(self.backwards, self.back.steps(), data)
 
@@ -180,7 +182,7 @@ class PartitionedGraph:
         return partitionTable([*self.forward, *self.backwards], self.updaters)
 
 
-def run(pieces: Sequence[Subgraph], steps: Steps, data: list[Any], weights: Any = None) -> list[Any]:
+def run(pieces: Sequence[Subgraph], steps: Steps, data: list[AnyArray], weights: Any = None) -> list[Any]:
     """Run the pieces of some steps; returns their outputs by number, without `weights`."""
     values: list[Any] = [None] * steps.count
     for number, x in zip(steps.inputs, data, strict=True):
@@ -192,7 +194,7 @@ def run(pieces: Sequence[Subgraph], steps: Steps, data: list[Any], weights: Any 
     return values
 
 
-def stored(steps: Steps, weights: Any = None) -> dict[int, Any]:
+def stored(steps: Steps, weights: Any = None) -> dict[int, AnyArray]:
     """Arrays of parameters and states by value number, except sharded ones, which `weights` holds."""
     held = {n: getattr(module, name) for n, module, name in steps.params}
     isLeft = [param is None or weights is not None and weights.has(param) for param in held.values()]

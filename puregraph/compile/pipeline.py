@@ -108,12 +108,12 @@ def gpuPasses() -> Pipeline:
 
 def schedule(
     graph: Graph, shapes: Sequence[Shape], dtypes: Sequence[DTypeLike] | None = None, request: StepRequest = FORWARD
-) -> Any:
+) -> Schedule:
     """The schedule of a step, traced and cleaned up."""
     return runPasses(traceStep(graph, shapes, dtypes, request), TRACED)
 
 
-def runPasses(schedule: Schedule, passes: Sequence[Pass]) -> Any:
+def runPasses(schedule: Schedule, passes: Sequence[Pass]) -> Schedule:
     """Apply passes in order.
 
     With PUREGRAPH_VERIFY=1 the schedule is validated after each, with PUREGRAPH_DUMP=FOLDER it is written to a file.

@@ -110,7 +110,7 @@ class Program:
 
     # Building ---------------------------------------------------------------------------------------------------------
 
-    def build(self, dtypes: Sequence[DTypeLike] | None = None) -> None:
+    def build(self, dtypes: Sequence[Any] | None = None) -> None:
         """Compile; if that is not possible, set `why`, and the graph runs instead."""
         wanted = dtypes or self.fixedDtypes or self.graph.inputTypes(len(self.shapes) or None)
         self.dtypes = list(map(np.dtype, wanted))

@@ -11,6 +11,7 @@ from puregraph.core.versioning import ARRAYVERSIONS
 
 if TYPE_CHECKING:
     from puregraph.compile.program import Program
+    from puregraph.compile.runtime.executable import Executable
 
 
 class StepResults:
@@ -30,7 +31,7 @@ class StepResults:
         self.notReached = [p for p in wanting if id(p) not in ids]
         self.applied = [slot for slot in getattr(request.optimizer, "slots", ()) if id(slot.param) in ids]
 
-    def __call__(self, program: Program, executable: Any, copy: bool) -> Any:
+    def __call__(self, program: Program, executable: Executable, copy: bool) -> Any:
         version = next(ARRAYVERSIONS)
         for attributes, grad in self.grads:  # like an assignment, but faster
             attributes["grad"] = grad

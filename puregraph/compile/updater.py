@@ -12,6 +12,8 @@ from puregraph.core.base.signals import Deferred
 from puregraph.graph import Graph
 
 if TYPE_CHECKING:
+    from puregraph.compile.runtime.executable import Executable
+    from puregraph.core.protocols import AnyArray
     from puregraph.optimizers.optimizer import Optimizer
 
 
@@ -28,10 +30,10 @@ class Updater(Program):
     def isCurrent(self) -> bool:
         return super().isCurrent() and self.optimizer.ready() == self.ready
 
-    def prepare(self, built: Any, numbers: dict[str, float]) -> None:
+    def prepare(self, built: Executable, numbers: dict[str, float]) -> None:
         gatherGrads(built.schedule)
 
-    def runEagerly(self, inputs: list[Any], numbers: dict[str, float]) -> Any:
+    def runEagerly(self, inputs: list[AnyArray], numbers: dict[str, float]) -> Any:
         with Deferred():
             self.optimizer.update()
         return []

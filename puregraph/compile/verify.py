@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -18,6 +18,9 @@ from puregraph.compile.runtime.guardbands import GuardBands, VerifyError, named,
 from puregraph.core.base.align import addressOf
 from puregraph.ops.ir.value import ARRAYS, Call, Value, changed
 from puregraph.ops.kernel import useFast
+
+if TYPE_CHECKING:
+    from puregraph.core.protocols import AnyArray
 
 VARIABLE = "PUREGRAPH_VERIFY"
 POISON = 255  # fills memory before it is written: NaN, -1 or True
@@ -184,15 +187,15 @@ class Verifier(GuardBands):
         """All values of some calls, computed by numpy from the shadows; optionally in another dtype, or perturbed."""
         computed: dict[int, Any] = {}
 
-        def cast(x: Any) -> Any:
+        def cast(x: AnyArray) -> AnyArray:
             return x.astype(dtype) if dtype is not None and x.dtype == np.float32 else x
 
-        def array(v: Value) -> Any:
+        def array(v: Value) -> AnyArray:
             if v.number not in computed:
                 computed[v.number] = leaf(v)
             return computed[v.number]
 
-        def leaf(v: Value) -> Any:
+        def leaf(v: Value) -> AnyArray:
             if v.base is not None and v.call is not None:
                 arguments = [changed(a, array) for a in v.call.arguments]
                 return v.call.function(*arguments, **{k: changed(a, array) for k, a in v.call.options.items()})
@@ -203,12 +206,12 @@ class Verifier(GuardBands):
             kept = self.shadows.get(v.number)
             return cast(self.inner[v.number] if kept is None else kept)
 
-        def factors(v: Value) -> Any:
+        def factors(v: Value) -> np.ndarray:
             if v.dtype.kind != "f":
                 return np.ones((), v.dtype)
             return (1 + noise.choice((-2.0, 0.0, 2.0), v.shape) * np.finfo(v.dtype).eps).astype(v.dtype)
 
-        def perturbed(v: Value) -> Any:  # a sum is only as exact as its terms, even if it is small
+        def perturbed(v: Value) -> AnyArray:  # a sum is only as exact as its terms, even if it is small
             return array(v) if v in outs else array(v) * factors(v)
 
         with np.errstate(all="ignore"), useFast(False):
@@ -248,7 +251,7 @@ def equal(a: Any, b: Any) -> Any:
     return isEqual | ((a != a) & (b != b)) if a.dtype.kind == "f" else isEqual
 
 
-def same(a: Any, b: Any) -> bool:
+def same(a: AnyArray, b: Any) -> bool:
     """True if two arrays are equal in all elements."""
     return a.shape == b.shape and bool(equal(a, b).all())
 
@@ -258,7 +261,7 @@ def first(wrong: np.ndarray) -> tuple[int, ...]:
     return tuple(map(int, np.argwhere(wrong)[0]))
 
 
-def far(array: Any, references: list[Any], isExact: bool) -> Any:
+def far(array: Any, references: list[Any], isExact: bool) -> np.ndarray:
     """The elements of an array that are neither near its first two references nor in the range of all of them."""
     if isExact or array.dtype.kind != "f":
         return ~np.logical_or.reduce([equal(array, np.asarray(r)) for r in references])

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import singledispatch
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from puregraph.core.base.dtype import isFloating
 from puregraph.core.errors import DataError
+
+if TYPE_CHECKING:
+    from puregraph.core.protocols import AnyArray
 
 
 @singledispatch
@@ -43,7 +46,7 @@ def accumulateList(total: list, new: Any) -> list:
 
 
 @singledispatch
-def zeroLike(value: Any) -> Any:
+def zeroLike(value: object) -> Any:
     """The gradient that says nothing, in the form of a value: zeros, or an empty text."""
     return np.zeros_like(value)
 
@@ -56,13 +59,13 @@ def zeroList(value: list) -> list:
 
 @zeroLike.register(str)
 @zeroLike.register(dict)
-def zeroOfType(value: Any) -> Any:
+def zeroOfType(value: object) -> Any:
     """The empty text, or an empty collection."""
     return type(value)()
 
 
 @singledispatch
-def seedLike(value: Any) -> Any:
+def seedLike(value: object) -> Any:
     """The gradient of a value with respect to itself: one; for text, which has none, the empty text."""
     return np.ones_like(value)
 
@@ -75,7 +78,7 @@ def seedList(value: list) -> list:
 
 @seedLike.register(str)
 @seedLike.register(dict)
-def seedOfType(value: Any) -> Any:
+def seedOfType(value: object) -> Any:
     """The empty text, or an empty collection."""
     return type(value)()
 
@@ -102,7 +105,7 @@ def isArray(value: Any) -> bool:
     return hasattr(value, "dtype")
 
 
-def isValue(value: Any) -> bool:
+def isValue(value: object) -> bool:
     """True if a value may flow through a graph: an array with a numpy dtype, a type with a registered `accumulate`, or
     an object with `flows`. A list may not, because a graph reads a list as several values; nor may a numpy subclass
     with its own operators."""
@@ -116,7 +119,7 @@ def isValue(value: Any) -> bool:
 OPERATORS = ("__array_ufunc__", "__array_function__", "__add__", "__mul__")
 
 
-def operatorsHint(value: Any) -> str:
+def operatorsHint(value: object) -> str:
     """A masked or sparse array, a matrix or another one with operators of its own, in words; "" for anything else."""
     kind = type(value)
     if kind is np.ndarray:
@@ -131,7 +134,7 @@ def operatorsHint(value: Any) -> str:
     return "" if isPlain else f"a {kind.__name__}, whose operators are its own; np.asarray makes a plain array"
 
 
-def needPlain(value: Any, where: str) -> None:
+def needPlain(value: object, where: str) -> None:
     """Refuse an array whose operators are not those that rules are written with.
 
     Raises    DataError
@@ -141,18 +144,18 @@ def needPlain(value: Any, where: str) -> None:
         raise DataError(f"{where}: wanted a plain array, got {hint}")
 
 
-def differentiable(value: Any) -> bool:
+def differentiable(value: object) -> bool:
     """True if a value can have a gradient: floating point, or no number at all."""
     kind = getattr(value, "dtype", None)
     return isFloating(kind) if kind is not None else not isinstance(value, (bool, int, complex, type(None)))
 
 
-def shapeOf(value: Any) -> Any:
+def shapeOf(value: Any) -> tuple[int, ...]:
     """The shape of an array; () for any other value, which is one thing."""
     return tuple(value.shape) if hasattr(value, "dtype") else ()
 
 
-def inShape(tangent: Any, value: Any) -> Any:
+def inShape(tangent: AnyArray, value: AnyArray) -> AnyArray:
     """A tangent in the shape and dtype of what it belongs to."""
     if tangent.shape != value.shape:
         tangent = np.broadcast_to(tangent, value.shape)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from puregraph.core.base.fingerprint import fingerprint
 from puregraph.core.errors import PuregraphError
 from puregraph.core.param import Param
+
+if TYPE_CHECKING:
+    from puregraph.graph.module import Module
 
 
 class Applied(NamedTuple):
@@ -21,13 +24,13 @@ class Applied(NamedTuple):
     train: bool
     saved: list[tuple[str, Any, Any]]
 
-    def check(self, module: Any, name: str) -> None:
+    def check(self, module: Module, name: str) -> None:
         """Raise    PuregraphError if the mode, or anything that the gradient rule reads, has changed since."""
         checkMode(module, self.train, name)
         checkSaved(module, self.saved, name)
 
 
-def checkMode(module: Any, train: bool, name: str) -> None:
+def checkMode(module: Module, train: bool, name: str) -> None:
     """The gradient of a call is that of the mode in which the module was then.
 
     Raises    PuregraphError if it is in the other one by now
@@ -40,7 +43,7 @@ def checkMode(module: Any, train: bool, name: str) -> None:
         )
 
 
-def checkSaved(module: Any, saved: list[tuple[str, Any, Any]], name: str) -> None:
+def checkSaved(module: Module, saved: list[tuple[str, Any, Any]], name: str) -> None:
     """Check that the values that a module's gradient rule reads are unchanged since the forward pass.
 
     Raises    PuregraphError if one was modified in place

@@ -18,12 +18,15 @@ import math
 import os
 from collections.abc import Callable
 from numbers import Integral, Real
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from puregraph.core.base.keywords import refuseKeyword
 from puregraph.core.errors import ArgumentError, Fault, PuregraphError, ShapeError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 LARGEST = 1 << 31  # what sizes of windows are below: their products are 64 bits
 F = TypeVar("F", bound=Callable[..., Any])
@@ -37,7 +40,7 @@ class Argument:
     ):
         self.wanted, self.holds, self.error, self.hint = wanted, holds, error, hint
 
-    def check(self, owner: str, name: str, value: Any, hint: str = "") -> None:
+    def check(self, owner: str, name: str, value: object, hint: str = "") -> None:
         """Refuse a value that fails the test.
 
         Raises    ArgumentError, or ShapeError for a size
@@ -52,17 +55,17 @@ class Argument:
         return self.wanted
 
 
-def isWhole(value: Any, least: int) -> bool:
+def isWhole(value: object, least: int) -> bool:
     """True for a whole number of at least `least`."""
     return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least
 
 
-def areWhole(value: Any, least: int = 1 - LARGEST) -> bool:
+def areWhole(value: object, least: int = 1 - LARGEST) -> bool:
     """True for a tuple or list of whole numbers, each at least `least` and small enough for numpy."""
     return isinstance(value, (tuple, list)) and all(isWhole(n, least) and n < LARGEST for n in value)
 
 
-def isNumber(value: Any) -> bool:
+def isNumber(value: object) -> bool:
     """True for a single finite number."""
     return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
 
@@ -75,7 +78,7 @@ def isType(value: Any) -> bool:
         return False
 
 
-def isPath(value: Any) -> bool:
+def isPath(value: object) -> bool:
     """True for a valid path, without NUL characters."""
     return isinstance(value, (str, os.PathLike)) and "\0" not in os.fsdecode(value)
 
@@ -159,7 +162,7 @@ def takes(**kinds: Argument) -> Callable[[F], F]:
     @takes(patience=Size, mode=choice("min", "max"))
     """
 
-    def misplaced(kind: Argument, value: Any, number: int, name: str, later: tuple[str, ...]) -> str:
+    def misplaced(kind: Argument, value: object, number: int, name: str, later: tuple[str, ...]) -> str:
         """The hint for a wrong value at the position of a flag, text or path: the argument that was probably meant."""
         if kind not in (Flag, Text, FilePath):
             return ""
@@ -178,7 +181,7 @@ def takes(**kinds: Argument) -> Callable[[F], F]:
         required = names[isMethod : code.co_argcount - len(function.__defaults__ or ())]
         first = next((i for i, name in enumerate(names) if name in kinds), len(names))
 
-        def check(args: tuple, kwargs: dict[str, Any]) -> None:
+        def check(args: tuple, kwargs: Mapping[str, object]) -> None:
             owner = owners(args)
             for i, (name, value) in enumerate(zip(names, args)):
                 kind = kinds.get(name)
@@ -195,7 +198,7 @@ def takes(**kinds: Argument) -> Callable[[F], F]:
             return type(args[0]).__name__ if isMethod and args else function.__name__
 
         @functools.wraps(function)
-        def checkedFirst(*args: Any, **kwargs: Any) -> Any:
+        def checkedFirst(*args: object, **kwargs: object) -> Any:
             if kwargs or len(args) > first:  # otherwise there is nothing to check
                 check(args, kwargs)
             try:
@@ -224,7 +227,7 @@ def takes(**kinds: Argument) -> Callable[[F], F]:
     return decorate
 
 
-def missing(owner: str, function: Any, required: tuple[str, ...], arguments: dict[str, Any]) -> ArgumentError:
+def missing(owner: str, function: Any, required: tuple[str, ...], arguments: Mapping[str, object]) -> ArgumentError:
     """The error for a call without a required argument."""
     isConstructor = function.__name__ == "__init__"
     name = owner if isConstructor else function.__name__
@@ -235,7 +238,7 @@ def missing(owner: str, function: Any, required: tuple[str, ...], arguments: dic
     return ArgumentError(f"{name}: wanted {', '.join(required)}, got {got}: write {name}({', '.join(required)}){sizes}")
 
 
-def tooMany(owner: str, function: Any, names: tuple[str, ...], arguments: tuple[Any, ...]) -> ArgumentError:
+def tooMany(owner: str, function: Any, names: tuple[str, ...], arguments: tuple[object, ...]) -> ArgumentError:
     """The error for a call with too many positional arguments."""
     name = owner if function.__name__ == "__init__" else function.__name__
     hint = "; several arrays are one argument, a list: [a, b]" if names[:1] == ("data",) else ""

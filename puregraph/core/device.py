@@ -18,6 +18,8 @@ from puregraph.core.errors import DeviceError
 if TYPE_CHECKING:
     import cupy
 
+    from puregraph.core.protocols import AnyArray
+
 Array: TypeAlias = "np.ndarray | cupy.ndarray"  # of either device
 
 VARIABLE = "PUREGRAPH_DEVICE"
@@ -129,7 +131,7 @@ def reason() -> str:
     return chooser.current().reason
 
 
-def arrays() -> Any:
+def arrays() -> ModuleType:
     """The module that makes arrays on the device in use: numpy or cupy."""
     return chooser.current().arrays
 
@@ -148,13 +150,13 @@ def useDevice(wanted: str) -> ExitStack:
     return undo
 
 
-def isDeviceArray(x: Any) -> bool:
+def isDeviceArray(x: object) -> bool:
     """True for a CuPy array; never imports CuPy to find out."""
     cupy = sys.modules.get("cupy")
     return cupy is not None and isinstance(x, getattr(cupy, "ndarray", ()))
 
 
-def toDevice(array: Any) -> Any:
+def toDevice(array: AnyArray) -> AnyArray:
     """The array on the device in use; one that is there already comes back unchanged."""
     current = chooser.current()
     return toHost(array) if current.arrays is np else current.arrays.asarray(array)

@@ -225,12 +225,12 @@ def dependsOnData(size: Size) -> bool:
 def pair(rule: Callable[[Any, Any], Any]) -> tuple[Any, Any]:
     """An operator and its reflected version; "text" + dim and "%s" % dim mean what they do for any str."""
 
-    def method(self: Dim, other: Any) -> Any:
+    def method(self: Dim, other: object) -> Any:
         if isinstance(other, str) and not isinstance(other, Dim):
             raise TypeError(f"{other!r} is text; write Dim({other!r}) to calculate with it")
         return rule(self, other) if isinstance(other, (Dim, Integral)) else NotImplemented
 
-    def reflected(self: Dim, other: Any) -> Any:
+    def reflected(self: Dim, other: object) -> Size:
         return rule(other, self) if isinstance(other, Integral) else NotImplemented
 
     return method, reflected
@@ -239,7 +239,7 @@ def pair(rule: Callable[[Any, Any], Any]) -> tuple[Any, Any]:
 def compare(rule: Callable[[float, int], bool]) -> Any:
     """An order that holds unless it can be refuted; see `Dim`."""
 
-    def method(self: Dim, other: Any) -> Any:
+    def method(self: Dim, other: Size) -> Any:
         return rule(most(self - other), 0) if isinstance(other, (Dim, Integral)) else NotImplemented
 
     return method
@@ -263,7 +263,7 @@ class Dim(str):
         need(isinstance(size, Dim), wanted="an expression with a symbol", given=repr(text))
         return size
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple:
         return build, (self.terms,)
 
     @property

@@ -387,7 +387,7 @@ class ForeignAttribute:
     def __init__(self, name: str, hint: str):
         self.name, self.hint = name, hint
 
-    def __get__(self, thing: Any, owner: Any) -> Any:
+    def __get__(self, thing: object, owner: type) -> Any:
         for cls in owner.__mro__:
             attribute = vars(cls).get(self.name, self)
             if not isinstance(attribute, ForeignAttribute):  # from another base class
@@ -401,7 +401,7 @@ class ForeignAttributes:
 
     __slots__ = ()
 
-    def __init_subclass__(cls, **named: Any) -> None:
+    def __init_subclass__(cls, **named: object) -> None:
         super().__init_subclass__(**named)
         for name, hint in ATTRIBUTES.get(cls.__name__, {}).items() if cls.__module__.startswith("puregraph.") else ():
             if not hasattr(cls, name):

@@ -17,7 +17,7 @@ def onHost(rule: Callable[..., Any]) -> Callable[..., Any]:
     """
 
     @wraps(rule)
-    def run(*args: Any, **options: Any) -> Any:
+    def run(*args: object, **options: object) -> Any:
         if not any(isDeviceArray(x) for x in flat(args)):
             return rule(*args, **options)
         return mapped(sys.modules["cupy"].asarray, rule(*[mapped(onlyHost, x) for x in args], **options))

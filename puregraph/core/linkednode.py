@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -17,6 +17,10 @@ from puregraph.core.versioning import COUNTER
 
 OPERATORS = "puregraph.modules.operators"
 Edge = tuple[Any, int]  # a producer and one of its outputs
+Slots: TypeAlias = "int | str | Sequence[int | str]"  # outputs by index or name
+Parents: TypeAlias = (
+    "LinkedNode | tuple[LinkedNode, Slots] | Sequence[LinkedNode | tuple[LinkedNode, Slots] | None] | None"
+)
 
 
 class LinkedNode(ForeignAttributes):
@@ -36,7 +40,7 @@ class LinkedNode(ForeignAttributes):
     def __init__(
         self,
         mod: Any,
-        parents: Any = None,
+        parents: Any | None = None,
         name: str | None = None,
         rule: str | None = None,
         keywords: dict[str, Any] | None = None,
@@ -196,12 +200,12 @@ class LinkedNode(ForeignAttributes):
     def __str__(self) -> str:
         return self.name
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple:
         component = Component.of(self)
         return Component.pick, (component, component.indices[self])
 
     @staticmethod
-    def traverseForward(node: LinkedNode, func: Callable, *args: Any) -> None:
+    def traverseForward(node: LinkedNode, func: Callable, *args: object) -> None:
         """Call `func(node, *args)` on every node reachable along `fwds`, each once, after its parents among them.
 
         Each is then marked `fwdVisited`, and none if `func` raises. Marks do not stop a later walk.
@@ -211,7 +215,7 @@ class LinkedNode(ForeignAttributes):
         walk(reversed(postorder([node], children)), "fwdVisited", func, args)
 
     @staticmethod
-    def traverseBackward(node: LinkedNode, func: Callable, *args: Any) -> None:
+    def traverseBackward(node: LinkedNode, func: Callable, *args: object) -> None:
         """Call `func(node, *args)` on every node reachable along `bwds`, each once, after its children among them.
 
         `Node.traverseBackward(last, Node.updateGrad, grad)` back-propagates. Each node is then marked `bwdVisited`, and
@@ -221,38 +225,38 @@ class LinkedNode(ForeignAttributes):
         """
         walk(reversed(postorder([node], parents)), "bwdVisited", func, args)
 
-    _repr_html_: Any = Late("puregraph.draw.notebook", "nodeHtml")
-    __add__: Any = Late(OPERATORS, "add")
-    __radd__: Any = Late(OPERATORS, "radd")
-    __sub__: Any = Late(OPERATORS, "sub")
-    __rsub__: Any = Late(OPERATORS, "rsub")
-    __mul__: Any = Late(OPERATORS, "mul")
-    __rmul__: Any = Late(OPERATORS, "rmul")
-    __truediv__: Any = Late(OPERATORS, "truediv")
-    __rtruediv__: Any = Late(OPERATORS, "rtruediv")
-    __matmul__: Any = Late(OPERATORS, "matmul")
-    __rmatmul__: Any = Late(OPERATORS, "rmatmul")
-    __pow__: Any = Late(OPERATORS, "power")
-    __rpow__: Any = Late(OPERATORS, "rpower")
-    __neg__: Any = Late(OPERATORS, "negative")
-    __floordiv__: Any = Late(OPERATORS, "floordiv")
-    __rfloordiv__: Any = Late(OPERATORS, "rfloordiv")
-    __mod__: Any = Late(OPERATORS, "mod")
-    __rmod__: Any = Late(OPERATORS, "rmod")
-    __lt__: Any = Late(OPERATORS, "less")
-    __le__: Any = Late(OPERATORS, "lessEqual")
-    __gt__: Any = Late(OPERATORS, "greater")
-    __ge__: Any = Late(OPERATORS, "greaterEqual")
-    __and__: Any = Late(OPERATORS, "both")
-    __or__: Any = Late(OPERATORS, "either")
-    __xor__: Any = Late(OPERATORS, "oneOf")
-    __invert__: Any = Late(OPERATORS, "inverse")
-    __getitem__: Any = Late(OPERATORS, "getitem")
-    __iter__: Any = Late(OPERATORS, "unpack")
-    __bool__: Any = Late(OPERATORS, "truth")
-    __abs__: Any = Late(OPERATORS, "absolute")
-    __array_ufunc__: Any = Late(OPERATORS, "ufuncOfNumpy")
-    __array_function__: Any = Late(OPERATORS, "functionOfNumpy")
+    _repr_html_ = Late("puregraph.draw.notebook", "nodeHtml")
+    __add__ = Late(OPERATORS, "add")
+    __radd__ = Late(OPERATORS, "radd")
+    __sub__ = Late(OPERATORS, "sub")
+    __rsub__ = Late(OPERATORS, "rsub")
+    __mul__ = Late(OPERATORS, "mul")
+    __rmul__ = Late(OPERATORS, "rmul")
+    __truediv__ = Late(OPERATORS, "truediv")
+    __rtruediv__ = Late(OPERATORS, "rtruediv")
+    __matmul__ = Late(OPERATORS, "matmul")
+    __rmatmul__ = Late(OPERATORS, "rmatmul")
+    __pow__ = Late(OPERATORS, "power")
+    __rpow__ = Late(OPERATORS, "rpower")
+    __neg__ = Late(OPERATORS, "negative")
+    __floordiv__ = Late(OPERATORS, "floordiv")
+    __rfloordiv__ = Late(OPERATORS, "rfloordiv")
+    __mod__ = Late(OPERATORS, "mod")
+    __rmod__ = Late(OPERATORS, "rmod")
+    __lt__ = Late(OPERATORS, "less")
+    __le__ = Late(OPERATORS, "lessEqual")
+    __gt__ = Late(OPERATORS, "greater")
+    __ge__ = Late(OPERATORS, "greaterEqual")
+    __and__ = Late(OPERATORS, "both")
+    __or__ = Late(OPERATORS, "either")
+    __xor__ = Late(OPERATORS, "oneOf")
+    __invert__ = Late(OPERATORS, "inverse")
+    __getitem__ = Late(OPERATORS, "getitem")
+    __iter__ = Late(OPERATORS, "unpack")
+    __bool__ = Late(OPERATORS, "truth")
+    __abs__ = Late(OPERATORS, "absolute")
+    __array_ufunc__ = Late(OPERATORS, "ufuncOfNumpy")
+    __array_function__ = Late(OPERATORS, "functionOfNumpy")
 
 
 def walk(nodes: Iterable[LinkedNode], mark: str, func: Callable, args: tuple) -> None:
@@ -269,7 +273,7 @@ def walk(nodes: Iterable[LinkedNode], mark: str, func: Callable, args: tuple) ->
         raise
 
 
-def kindOf(value: Any) -> str:
+def kindOf(value: object) -> str:
     """A value as an error message names it."""
     if isinstance(value, tuple):
         return "(" + ", ".join(map(kindOf, value)) + ")"

@@ -6,11 +6,16 @@ import math
 import os
 from collections.abc import Sequence
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from puregraph.core.errors import Fault, ShapeError, show
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
+
+    from puregraph.graph.module import Module
 
 MOST = 1 << 47  # bytes that a process can address, where the system does not say how many there are
 
@@ -24,7 +29,7 @@ def memoryBytes() -> int:
         return MOST
 
 
-def largeFault(what: str, shape: Sequence[int], dtype: Any) -> Fault | None:
+def largeFault(what: str, shape: Sequence[int], dtype: DTypeLike) -> Fault | None:
     """The error for an array that is larger than the memory; None if it fits."""
     if any(type(size) is not int for size in shape):
         return None
@@ -37,14 +42,14 @@ def largeFault(what: str, shape: Sequence[int], dtype: Any) -> Fault | None:
     )
 
 
-def needMemory(what: str, shape: Sequence[int], dtype: Any) -> None:
+def needMemory(what: str, shape: Sequence[int], dtype: DTypeLike) -> None:
     """Raises    ShapeError for an array that is larger than the memory of this machine"""
     fault = largeFault(what, shape, dtype)
     if fault is not None:
         raise ShapeError(fault)
 
 
-def needOutputs(module: Any, shapes: Sequence[Any], dtypes: Sequence[Any]) -> None:
+def needOutputs(module: Module, shapes: Sequence[object], dtypes: Sequence[object]) -> None:
     """Check the outputs of a module for inputs of these shapes and dtypes.
 
     Raises    ShapeError for an output larger than the memory of this machine

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from numbers import Integral
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,8 +23,14 @@ from puregraph.core.machinememory import needMemory
 from puregraph.core.tracer import Tracer
 from puregraph.core.versioning import ARRAYVERSIONS, COUNTER, Kept, LastUpdate, VersionedAttribute
 
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
 
-def wholes(shape: Any, kind: str) -> tuple[int, ...]:
+    from puregraph.core.device import Array
+    from puregraph.core.shape import Shape
+
+
+def wholes(shape: Shape, kind: str) -> tuple[int, ...]:
     """The sizes of an array that can be made: whole numbers of at least 0."""
     good = isinstance(shape, (tuple, list)) and all(
         (type(n) is int or isinstance(n, Integral) and not isinstance(n, bool)) and int(n) >= 0 for n in shape
@@ -34,7 +40,7 @@ def wholes(shape: Any, kind: str) -> tuple[int, ...]:
     return tuple(int(n) for n in shape)
 
 
-def dtypeFrom(dtype: Any, kind: str) -> Any:
+def dtypeFrom(dtype: DTypeLike, kind: str) -> np.dtype:
     """A dtype of numbers, in the byte order of the machine.
 
     Raises    DtypeError for anything else; None is no dtype, though numpy takes it for float64
@@ -80,7 +86,7 @@ class Stored(Settable, Kept):
     marked: int  # the version that a pass has read last
     lent: dict[int, int | None]  # fingerprints when handed out, of versions that a pass had read
 
-    def __init__(self, shape: tuple[int, ...], initial: Any = "zeros", dtype: Any = np.float32):
+    def __init__(self, shape: tuple[int, ...], initial: Any = "zeros", dtype: DTypeLike = np.float32):
         attributes = vars(self)  # of a new object, which needs no search for misspelt names and has no version yet
         attributes.update(shape=wholes(shape, self.kind), dtype=dtypeFrom(dtype, self.kind), initial=start(initial))
         attributes.update(key=SEED.next(), array=None, version=0, leases=[], marked=-1, lent={})
@@ -110,13 +116,13 @@ class Stored(Settable, Kept):
                 raise
         return self.array
 
-    def values(self) -> Any:
+    def values(self) -> Array:
         """The array; of one that is kept elsewhere, and has not been read, a copy that is not kept here."""
         if self.array is None and getattr(self.initial, "isKeptElsewhere", False):
             return ownCopy(self.startingValues(), self.dtype)
         return self.materialize()
 
-    def startingValues(self) -> Any:
+    def startingValues(self) -> Array:
         """Call `initial`, often a user's function, and check its result.
 
         Raises    ArgumentError unless it returns numbers of this shape
@@ -140,7 +146,7 @@ class Stored(Settable, Kept):
         return bool(self.leases)
 
     @property
-    def data(self) -> Any:
+    def data(self) -> Array:
         """The array, as a lease: the same object as long as any caller holds it. On a GPU the array itself."""
         array = self.materialize()
         if not isLendable(array):
@@ -158,14 +164,14 @@ class Stored(Settable, Kept):
         return lent
 
     @data.setter
-    def data(self, array: Any) -> None:
+    def data(self, array: Array) -> None:
         self.check(array)
         if self.isOwn(array):  # as after param.data *= 2
             self.bumpVersion()
         else:
             self.adopt(ownCopy(array, self.dtype))
 
-    def checkSuccessor(self, owner: Any, name: str, value: Any) -> None:
+    def checkSuccessor(self, owner: object, name: str, value: object) -> None:
         """Refuse an array, a node or anything else instead of a parameter: the rules of a module read its data."""
         if isinstance(value, (np.ndarray, list, float, int)) or device.isDeviceArray(value):
             raise UnknownAttributeError(
@@ -179,11 +185,11 @@ class Stored(Settable, Kept):
         if isinstance(value, DerivedKind):
             DerivedKind.changes += 1
 
-    def isOwn(self, array: Any) -> bool:
+    def isOwn(self, array: Array) -> bool:
         """True if an array is the one that `data` returns now."""
         return array is self.array or any(x() is array and x.of is self.array for x in self.leases)
 
-    def check(self, array: Any) -> None:
+    def check(self, array: Array) -> None:
         """Raise    DtypeError, ShapeError unless these can be the values."""
         wanted = f"an array of {self.dtype} of shape {show(self.shape)} for the data of a {self.kind}"
         if not hasattr(array, "astype") or not hasattr(array, "shape") or isinstance(array, Tracer):
@@ -196,7 +202,7 @@ class Stored(Settable, Kept):
         if tuple(array.shape) != self.shape:
             raise ShapeError(Fault(f"{self.kind} data of shape {show(self.shape)}", show(tuple(array.shape))))
 
-    def adopt(self, array: Any) -> None:
+    def adopt(self, array: Array) -> None:
         """Take an array as it is, if it can serve: from those who made it, and do not keep it."""
         noteDtype(self.dtype)
         self.array = fitting(array, self.dtype)
@@ -215,7 +221,7 @@ class Stored(Settable, Kept):
     def nbytes(self) -> int:
         return self.size * self.dtype.itemsize
 
-    def calcMode(self, dtype: Any) -> None:
+    def calcMode(self, dtype: DTypeLike) -> None:
         """Keep the values, in another dtype."""
         self.dtype = dtypeFrom(dtype, self.kind)
         COUNTER.version = object()
@@ -262,7 +268,7 @@ def scaled(array: Any, factor: float) -> Any:
     return (array * factor).astype(array.dtype, copy=False)
 
 
-def successorText(owner: Any, name: str, kind: str, value: Any) -> str:
+def successorText(owner: object, name: str, kind: str, value: object) -> str:
     """The message for a value that was set in place of a parameter."""
     return (
         f"{type(owner).__name__}: {name} is a {kind}, which nodes and functions cannot compute, got "
@@ -289,7 +295,7 @@ class GradOfPass:
 class Trainable(VersionedAttribute):
     """True if a parameter is trained; integers have no gradient."""
 
-    def __set__(self, owner: Any, value: Any) -> None:
+    def __set__(self, owner: Stored, value: object) -> None:
         if not isinstance(value, (bool, np.bool_)):
             raise ArgumentError(f"wanted trainable as True or False, got {value!r:.60}")
         if value and not isFloating(owner.dtype):
@@ -300,7 +306,7 @@ class Trainable(VersionedAttribute):
 class RateFactor(VersionedAttribute):
     """A factor of the learning rate."""
 
-    def __set__(self, owner: Any, value: Any) -> None:
+    def __set__(self, owner: Stored, value: object) -> None:
         if not isNumber(value):
             raise ArgumentError(f"wanted rate as a finite number, a factor of the learning rate, got {value!r:.60}")
         super().__set__(owner, value)
@@ -323,13 +329,13 @@ class Param(Stored):
     applied = -1  # the version of the gradient that an optimizer applied last
     lost = 0  # how many gradients were overwritten that no optimizer had applied
 
-    def __init__(self, shape: tuple[int, ...], initial: Any = "zeros", dtype: Any = np.float32):
+    def __init__(self, shape: tuple[int, ...], initial: Any = "zeros", dtype: DTypeLike = np.float32):
         super().__init__(shape, initial, dtype)
         vars(self).update(
             grad=None, gradVersion=next(ARRAYVERSIONS), trainable=isFloating(self.dtype), rate=1.0, decay=True
         )
 
-    def checkGrad(self, value: Any) -> None:
+    def checkGrad(self, value: Array) -> None:
         """Raise    DtypeError, ShapeError unless this can be the gradient."""
         if not hasattr(value, "dtype") or not isNumeric(value.dtype):
             kind = getattr(value, "dtype", type(value).__name__)
@@ -337,12 +343,12 @@ class Param(Stored):
         if tuple(value.shape) != self.shape:
             raise ShapeError(Fault(f"a gradient of shape {show(self.shape)}", show(tuple(value.shape))))
 
-    def calcMode(self, dtype: Any) -> None:
+    def calcMode(self, dtype: DTypeLike) -> None:
         if isFloating(self.dtype):
             super().calcMode(dtype)
             self.grad = None
 
-    def store(self, new: Any, scale: float = 1.0, momentum: float = 0.0, alias: bool = False) -> None:
+    def store(self, new: Array | None, scale: float = 1.0, momentum: float = 0.0, alias: bool = False) -> None:
         """grad = scale * new + momentum * grad, in an array of its own: copied where `new` may be somebody else's.
 
         Without a `new` one, of a pass that does not reach this parameter, nothing is left but what momentum keeps.
@@ -378,7 +384,7 @@ class State(Stored):
 
     elsewhere = dict.fromkeys(("trainable", "rate", "decay", "grad"), "a State is never trained")
 
-    def calcMode(self, dtype: Any) -> None:
+    def calcMode(self, dtype: DTypeLike) -> None:
         if isFloating(self.dtype):
             super().calcMode(np.promote_types(dtype, np.float32))
 
@@ -397,15 +403,15 @@ class FixedState(State):
         return self.dtype.kind in "iub" or self.dtype.kind == "f" and self.shape == ()
 
     @property
-    def data(self) -> Any:
+    def data(self) -> Array:
         """The array, read-only where it is on the host; assign another one."""
         return readOnly(self.materialize())
 
     @data.setter
-    def data(self, array: Any) -> None:
+    def data(self, array: Array) -> None:
         self.check(array)
         self.adopt(ownCopy(array, self.dtype))
 
-    def calcMode(self, dtype: Any) -> None:
+    def calcMode(self, dtype: DTypeLike) -> None:
         if self.dtype.kind == "f":
             Stored.calcMode(self, dtype)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,6 +12,12 @@ from puregraph.core.base.dtype import isFloating
 from puregraph.core.errors import PuregraphError
 from puregraph.core.param import DerivedKind, Param, State, Stored
 from puregraph.core.versioning import COUNTER, Versioned
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
+    from typing_extensions import Self
+
+    from puregraph.core.protocols import AnyArray
 
 PRECISIONS = ("float32", "tf32", "bfloat16", "float16")  # how a GPU may calculate with what is kept in float32
 
@@ -26,22 +32,22 @@ class StoredArrays(dict):
     Raises    PuregraphError where an entry is set
     """
 
-    def __setitem__(self, name: str, value: Any) -> None:
+    def __setitem__(self, name: str, value: AnyArray) -> None:
         raise PuregraphError(
             f"setting {name!r} here has no effect: the arrays are named anew each time; "
             f"set .data of the one that is there, as in net.params[{name!r}].data = ..."
         )
 
-    def update(self, *entries: Any, **named: Any) -> None:
+    def update(self, *entries: Any, **named: object) -> None:
         """Refused, as setting one entry is."""
         for name, value in dict(*entries, **named).items():
             self[name] = value
 
-    def __ior__(self, entries: Any) -> Any:  # type: ignore[misc]
+    def __ior__(self, entries: Any) -> Self:  # type: ignore[misc]
         self.update(entries)
         return self
 
-    def __reduce__(self) -> Any:  # a copy is a plain dict, in which everything can be set
+    def __reduce__(self) -> tuple:  # a copy is a plain dict, in which everything can be set
         return dict, (dict(self),)
 
 
@@ -94,7 +100,7 @@ class Parameterized(Versioned):
             if isFloating(param.dtype):
                 param.trainable = value
 
-    def freeze(self) -> Any:
+    def freeze(self) -> Self:
         """Leave everything in it as it is from now on, also while the rest is trained: parameters, running statistics
         and, as in evalMode, dropout. `unfreeze()` trains it again. Neither is part of `net.save`;
         `Trainer.resume` brings back what was frozen in the run.
@@ -104,7 +110,7 @@ class Parameterized(Versioned):
         self.isFrozen, self.isTraining, self.trainable = True, False, False
         return self
 
-    def unfreeze(self) -> Any:
+    def unfreeze(self) -> Self:
         """Train it again: at once in trainMode, also within a run; in evalMode from the next `trainMode()` on."""
         if self.isFrozen:
             self.isFrozen, self.isTraining = False, self.thawedMode
@@ -125,12 +131,12 @@ class Parameterized(Versioned):
             return self.isTraining and param.isWanted()
         return self.isTraining and isinstance(param, Param) and param.trainable
 
-    def trainMode(self) -> Any:
+    def trainMode(self) -> Self:
         """Train from now on: statistics are updated, dropout drops, parameters get gradients."""
         self.setMode(True)
         return self
 
-    def evalMode(self) -> Any:
+    def evalMode(self) -> Self:
         """Evaluate from now on: nothing in the module changes; inputs still get gradients."""
         self.setMode(False)
         return self
@@ -143,7 +149,7 @@ class Parameterized(Versioned):
         for derived in self.derived():
             derived.setMode(train)
 
-    def calcMode(self, mode: Any) -> Any:
+    def calcMode(self, mode: Any) -> Self:
         """Set the precision of computation by name, or convert parameters and states to a dtype.
 
         "bfloat16", "float16"  compiled steps on a GPU may store this module's results and their gradients in
@@ -168,7 +174,7 @@ class Parameterized(Versioned):
                 stored.calcMode(dtype)
         return self
 
-    def followFloats(self, usual: Any, dtype: Any) -> None:
+    def followFloats(self, usual: np.dtype, dtype: np.dtype) -> None:
         """Give another dtype, if it names that which is `usual` in its graph, or both are wider than the one it names.
 
         Floats wider than usual were asked for, and stay.
@@ -184,7 +190,7 @@ class Parameterized(Versioned):
             COUNTER.version = object()
 
 
-def dtypeOf(mode: Any) -> Any:
+def dtypeOf(mode: DTypeLike) -> np.dtype:
     """The dtype to convert parameters to.
 
     Raises    PuregraphError if it is not supported for parameters

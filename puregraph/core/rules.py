@@ -15,11 +15,15 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable
 from functools import cache, partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from puregraph.core.arguments import AnyFunction, Text, optional, takes
 from puregraph.core.errors import ArgumentError, AutoDiffException
 from puregraph.core.versioning import COUNTER
+
+if TYPE_CHECKING:
+    from puregraph.graph.module import Module
+    from puregraph.graph.node import Node
 
 Rule = Callable[..., Any]
 ArrayFunction = Callable[..., Any]  # a ufunc or function of numpy, a Kernel, an Interpreter, or a rule
@@ -68,7 +72,7 @@ def registerRule(
         raise ArgumentError(f"registerRule: wanted the class of a module, such as Linear, got {moduleType!r:.60}")
 
     def keep(rule: Rule) -> Rule:
-        def make(module: Any, needs: tuple[bool, ...], context: RuleContext) -> Rule:
+        def make(module: Module, needs: tuple[bool, ...], context: RuleContext) -> Rule:
             return withNeeds(partial(rule, module), rule, needs)
 
         asked = name not in (None, DEFAULT)
@@ -90,7 +94,7 @@ def register(kind: type | str, name: str, registered: Registered) -> None:
     COUNTER.version = object()
 
 
-def rulesFor(nodes: Iterable[Any]) -> tuple:
+def rulesFor(nodes: Iterable[Node]) -> tuple:
     """The state that determines the gradient rules of nodes: while it is equal, a backward pass stays valid."""
     return tuple(REGISTRY.items()), tuple([(node.rule, node.module.updateGrad) for node in nodes])
 
@@ -101,7 +105,7 @@ def readBy(module: Any, rule: str | None) -> tuple[str, ...] | None:
     return None if rule is not None or candidates(module) else module.reads
 
 
-def candidates(module: Any) -> list[tuple[str, Registered]]:
+def candidates(module: Module) -> list[tuple[str, Registered]]:
     """The names and rules registered for a module, in the order in which they are tried."""
     if not REGISTRY:
         return []
@@ -113,7 +117,7 @@ def candidates(module: Any) -> list[tuple[str, Registered]]:
 
 
 @cache
-def kinds(moduleType: Any, operator: str | None = None) -> dict[Any, int]:
+def kinds(moduleType: type, operator: str | None = None) -> dict[Any, int]:
     """The keys under which rules for a type may be registered, nearest first.
 
     They are the type, the operator of ONNX that a module of it was read from, the type's name, and its bases.

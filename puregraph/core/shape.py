@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from numbers import Integral
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -15,7 +15,11 @@ from puregraph.core.dim import SIZE, DataDependent, Dim, Size, build, dependsOnD
 from puregraph.core.errors import PuregraphError, need, show
 from puregraph.core.tracer import Tracer
 
-Shape = tuple[Size, ...]
+if TYPE_CHECKING:
+    from puregraph.core.protocols import AnyArray
+    from puregraph.graph.module import Module
+
+Shape: TypeAlias = "tuple[Size, ...]"
 AXES = 64  # of an array of numpy's
 SYMBOL = re.compile(r"[^\W\d]\w*\b(?!\()")  # a name that is no function
 KNOWN = 1 << 16  # elements of a value that is known ahead of data
@@ -34,7 +38,7 @@ class ValuedShape(tuple):
     value: Any
 
 
-def valued(shape: Any, value: Any) -> Any:
+def valued(shape: Shape, value: AnyArray | None) -> Shape:
     """A shape with the statically known elements of its array, or the plain shape for None."""
     if value is None:
         return shape
@@ -43,7 +47,7 @@ def valued(shape: Any, value: Any) -> Any:
     return shaped
 
 
-def valueOf(shape: Any) -> Any:
+def valueOf(shape: Shape | None) -> Any:
     """The elements that are known ahead of data of an input, from its shape; None if they are not."""
     return getattr(shape, "value", None)
 
@@ -57,14 +61,14 @@ def asValue(elements: Any) -> Any:
     return elements
 
 
-def sizesOf(value: Any) -> list[Size]:
+def sizesOf(value: AnyArray) -> list[Size]:
     """The elements of an array as sizes: ints and Dims. A GPU is waited for."""
     flat = value.ravel()
     elements = flat.tolist() if isinstance(flat, Tracer) else toHost(flat).tolist()
     return [size if isinstance(size, Dim) else int(size) for size in elements]
 
 
-def givenSizes(shape: Any, name: str) -> list[Size] | None:
+def givenSizes(shape: Shape, name: str) -> list[Size] | None:
     """The sizes that an input of this shape holds, one along its only axis for each axis of the output; None if they
     are not known ahead of data.
 
@@ -77,7 +81,7 @@ def givenSizes(shape: Any, name: str) -> list[Size] | None:
     return None if value is None else sizesOf(value)
 
 
-def withValues(module: Any, inshapes: Sequence, shapes: list[Any]) -> list[Any]:
+def withValues(module: Module, inshapes: Sequence, shapes: list[Shape]) -> list[Shape]:
     """A module's output shapes, with constant values where they are known statically.
 
     A rule may return its input's shape object; the input's known elements do not apply to the output.
@@ -115,7 +119,7 @@ class FreshSymbols:
         self.taken = {name for shape in shapes if shape is not None for name in symbols(shape)}
         self.isUsed = False
 
-    def named(self, path: str, module: Any, shapes: list[Any]) -> list[Any]:
+    def named(self, path: str, module: Module, shapes: list[Shape]) -> list[Shape]:
         """A module's output shapes, with a symbol for each None."""
         if not any(None in shape for shape in shapes):
             return shapes
@@ -130,7 +134,7 @@ class FreshSymbols:
             for name, shape in zip(names, shapes)
         ]
 
-    def new(self, text: str) -> Dim:
+    def new(self, text: str) -> Size:
         """A symbol that nothing else is called."""
         name = re.sub(r"\W+|_+", "_", text)
         name = name if name[0].isalpha() else f"n{name}"
@@ -170,7 +174,7 @@ def isShape(shape: Any) -> bool:
     )
 
 
-def fits(shape: Any, wanted: Any) -> bool:
+def fits(shape: Shape | list[Shape], wanted: Shape | list[Shape]) -> bool:
     """True if shapes match a rule's shapes, in which None is any size."""
     if isinstance(wanted, list):
         return isinstance(shape, list) and len(shape) == len(wanted) and all(map(fits, shape, wanted))
@@ -206,7 +210,7 @@ def broadcast(*shapes: Sequence) -> Shape:
     if len(shapes) == 1:
         return tuple(shapes[0])
     rank = max(map(len, shapes), default=0)
-    result = []
+    result: list[Any] = []
     for column in zip(*((1,) * (rank - len(shape)) + tuple(shape) for shape in shapes)):
         sizes = [size for size in dict.fromkeys(column) if size != 1] or [1]
         hint = f"{sizes[0]} and {sizes[-1]} differ, and neither is 1"

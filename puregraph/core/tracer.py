@@ -5,11 +5,16 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterable
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from puregraph.core import device
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from puregraph.core.protocols import AnyArray
 
 
 def astype(x: Any, dtype: Any, copy: bool = True) -> Any:
@@ -20,12 +25,12 @@ def astype(x: Any, dtype: Any, copy: bool = True) -> Any:
 HANDED: set[Any] = {astype, operator.getitem}  # functions that hand themselves over, beside numpy's and Kernels
 
 
-def dataOf(value: Any) -> Any:
+def dataOf(value: AnyArray) -> AnyArray:
     """An array as it is, also out of a Variable."""
     return getattr(value, "data", value) if tracerOf((value,)) is not None else value
 
 
-def arrayLike(x: Any, array: np.ndarray) -> Any:
+def arrayLike(x: Any, array: np.ndarray) -> AnyArray:
     """An array of the host, such as positions 0 ... n - 1, on the device of x; a constant of a compiled step."""
     while isinstance(x, Tracer):
         x = x.carrier
@@ -36,7 +41,7 @@ def arrayLike(x: Any, array: np.ndarray) -> Any:
 def method(function: Callable[..., Any]) -> Callable[..., Any]:
     """An array's method that hands its function of numpy to `handle`."""
 
-    def call(self: Tracer, *arguments: Any, **options: Any) -> Any:
+    def call(self: Tracer, *arguments: object, **options: object) -> AnyArray:
         return self.handle(function, (self, *arguments), options)
 
     return call
@@ -45,13 +50,13 @@ def method(function: Callable[..., Any]) -> Callable[..., Any]:
 def reflected(function: Callable[..., Any]) -> Callable[..., Any]:
     """An operator whose left side is no Tracer."""
 
-    def call(self: Tracer, other: Any) -> Any:
+    def call(self: Tracer, other: object) -> AnyArray:
         return self.handle(function, (other, self), {})
 
     return call
 
 
-def power(self: Any, other: Any) -> Any:
+def power(self: Any, other: object) -> AnyArray:
     """`**` as arrays have it: they square booleans, which gives another dtype than a power of them."""
     isSquare = type(other) is int and other == 2 and self.dtype == bool
     return self.handle(np.square, (self,), {}) if isSquare else self.handle(np.power, (self, other), {})
@@ -85,10 +90,12 @@ class Tracer:
         """Run a call that has this Tracer among its arguments."""
         raise NotImplementedError
 
-    def __array_ufunc__(self, ufunc: Any, how: str, *inputs: Any, **options: Any) -> Any:
+    def __array_ufunc__(self, ufunc: Any, how: str, *inputs: AnyArray | float, **options: object) -> AnyArray | None:
         return self.handle(ufunc if how == "__call__" else getattr(ufunc, how), inputs, options)
 
-    def __array_function__(self, function: Any, types: Any, arguments: tuple, options: dict[str, Any]) -> Any:
+    def __array_function__(
+        self, function: Any, types: tuple[type, ...], arguments: tuple, options: dict[str, Any]
+    ) -> Any:
         return self.handle(function, arguments, options)
 
     @property
@@ -108,7 +115,7 @@ class Tracer:
         return self.size * self.itemsize
 
     @property
-    def T(self) -> Any:
+    def T(self) -> AnyArray:
         return self.handle(np.transpose, (self,), {})
 
     def __len__(self) -> int:
@@ -119,7 +126,7 @@ class Tracer:
     def reshape(self, *shape: Any, **options: Any) -> Any:
         return self.handle(np.reshape, (self, shape[0] if len(shape) == 1 else shape), options)
 
-    def transpose(self, *axes: Any) -> Any:
+    def transpose(self, *axes: int | Sequence[int]) -> AnyArray:
         order = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes or None
         return self.handle(np.transpose, (self, order), {})
 
@@ -181,6 +188,6 @@ def tracerOf(arguments: Iterable[Any]) -> Tracer | None:
     return None
 
 
-def areRecorded(*xs: Any) -> bool:
+def areRecorded(*xs: AnyArray) -> bool:
     """True if all are traced values."""
     return all(isinstance(x, Tracer) for x in xs)

@@ -7,9 +7,12 @@ whatever matters notes that it was changed, and as long as nothing did, nothing 
 from __future__ import annotations
 
 from itertools import count
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from puregraph.core.base.attributes import Settable, checkAttribute
+
+if TYPE_CHECKING:
+    from puregraph.core.param import Stored
 
 
 class VersionCounter:
@@ -38,7 +41,7 @@ class LastUpdate:
 class Kept:
     """An attribute that says itself what may be set instead."""
 
-    def checkSuccessor(self, owner: Any, name: str, value: Any) -> None:
+    def checkSuccessor(self, owner: object, name: str, value: object) -> None:
         """Check a value that is to replace this one."""
 
 
@@ -50,7 +53,7 @@ class Versioned(Settable):
     def checkAbsent(self, name: str, value: Any) -> None:
         """Refuse a value for an attribute that was None."""
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         held = self.__dict__.get(name)
         if held is not None:
             if isinstance(held, Kept):
@@ -78,16 +81,16 @@ class VersionedAttribute:
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name
 
-    def __set__(self, owner: Any, value: Any) -> None:
+    def __set__(self, owner: Stored, value: Any) -> None:
         vars(owner)[self.name] = value
         COUNTER.version = object()
 
-    def __delete__(self, owner: Any) -> None:
+    def __delete__(self, owner: object) -> None:
         del vars(owner)[self.name]
         COUNTER.version = object()
 
 
-def isVersioned(thing: Any) -> bool:
+def isVersioned(thing: object) -> bool:
     """True if every attribute that is set on an object is recorded: its class does not override __setattr__."""
     ways: list[Any] = [type(thing).__setattr__, type(thing).__delattr__]
     return ways == [Versioned.__setattr__, Versioned.__delattr__]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,18 +14,21 @@ from puregraph.core.base.dtype import isNumeric
 from puregraph.core.errors import DataError, show
 from puregraph.graph.lookup import few
 
+if TYPE_CHECKING:
+    from puregraph.core.protocols import AnyArray
+
 
 def isArray(value: Any) -> bool:
     """True for an array with axes, on any device; False for a scalar."""
     return hasattr(value, "dtype") and bool(getattr(value, "shape", ()))
 
 
-def isSeveral(value: Any) -> bool:
+def isSeveral(value: object) -> bool:
     """True for a list of arrays, one for each input or target."""
     return isinstance(value, (list, tuple)) and len(value) > 0 and all(map(isArray, value))
 
 
-def arraysFrom(value: Any, what: str) -> list[Any]:
+def arraysFrom(value: Any, what: str) -> list[AnyArray]:
     """Convert an array or a list of arrays to a list; lists of numbers, tables and tensors become arrays.
 
     Raises    DataError unless they are numeric, have a first axis, and agree in its length
@@ -42,7 +45,7 @@ def arraysFrom(value: Any, what: str) -> list[Any]:
     return arrays
 
 
-def checkLengths(arrays: dict[str, Any], what: str) -> None:
+def checkLengths(arrays: dict[str, AnyArray], what: str) -> None:
     """Refuse arrays of several lengths, and none at all.
 
     Raises    DataError naming them with their lengths
@@ -69,7 +72,7 @@ def plain(value: Any, name: str) -> Any:
         raise DataError(f"{name}: wanted an array or a list of arrays, got what makes none{why}{hint}") from None
 
 
-def kindHint(value: Any, array: Any, what: str) -> str:
+def kindHint(value: object, array: AnyArray, what: str) -> str:
     """Return a hint for an array that holds no numbers, but class names or objects."""
     hint = objectHint(value, what)
     isText = array.dtype.kind in "UST" or isinstance(next(iter(getattr(array, "flat", ())), None), str)
@@ -80,7 +83,7 @@ def kindHint(value: Any, array: Any, what: str) -> str:
     return hint
 
 
-def objectHint(value: Any, name: str) -> str:
+def objectHint(value: object, name: str) -> str:
     """Return a hint for values that form no numeric array: None, sequences of different lengths, a table."""
     if hasattr(value, "columns"):
         return "; TableReader(numbers=[...], categories=[...], classes=...) makes arrays of a table"
@@ -96,7 +99,7 @@ def objectHint(value: Any, name: str) -> str:
     return ""
 
 
-def rowsOf(array: Any, rows: Any, there: Any = None) -> Any:
+def rowsOf(array: AnyArray, rows: Any, there: Any = None) -> AnyArray:
     """Select rows, in the order of `rows`. A file is read in ascending order. On a GPU, `there` holds the same rows on
     the device."""
     if device.isDeviceArray(array):
@@ -108,7 +111,7 @@ def rowsOf(array: Any, rows: Any, there: Any = None) -> Any:
     return ascending[np.argsort(order)]
 
 
-def pairFrom(data: Any, target: Any) -> tuple[list[Any], list[Any]]:
+def pairFrom(data: Any, target: AnyArray | None) -> tuple[list[Any], list[Any]]:
     """Data and target as lists of arrays of one length; no target is an empty list.
 
     Raises    DataError if they differ in length or in the order of their rows, or are empty
@@ -134,7 +137,7 @@ def checkRows(**tables: Any) -> None:
             )
 
 
-def checkPair(inputs: list[Any], targets: list[Any]) -> None:
+def checkPair(inputs: list[AnyArray], targets: list[AnyArray]) -> None:
     """Refuse data without a sample, and targets of another length."""
     samples = len(inputs[0])
     if targets and len(targets[0]) != samples:
@@ -147,7 +150,7 @@ def checkPair(inputs: list[Any], targets: list[Any]) -> None:
         raise DataError(f"wanted at least one sample, got data of shape {tuple(inputs[0].shape)}")
 
 
-def weightFrom(weight: Any, samples: int) -> Any:
+def weightFrom(weight: Any, samples: int) -> AnyArray:
     """The weights of samples as an array of floats.
 
     Raises    DataError unless they are one finite number from 0 on for each sample; it names the first that is not

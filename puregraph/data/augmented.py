@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,6 +12,9 @@ from puregraph.core.arguments import Flag, Natural, takes
 from puregraph.core.errors import ArgumentError, DataError, show
 from puregraph.data.arrays import pairFrom, rowsOf
 from puregraph.data.batches import batchCount, checkedSize
+
+if TYPE_CHECKING:
+    from puregraph.core.protocols import AnyArray
 
 
 class Augmented:
@@ -35,8 +38,8 @@ class Augmented:
     @takes(flip=Flag, crop=Natural, seed=Natural, dropLast=Flag)
     def __init__(
         self,
-        images: Any,
-        target: Any,
+        images: AnyArray,
+        target: AnyArray,
         batchsize: int = 128,
         flip: bool = True,
         crop: int = 0,

@@ -5,13 +5,16 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Generator, Iterator, Sequence
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from puregraph.core import device
 from puregraph.core.errors import DataError
 from puregraph.data.arrays import checkLengths, isArray, isSeveral, pairFrom, plain, rowsOf, weightFrom
+
+if TYPE_CHECKING:
+    from puregraph.core.protocols import AnyArray
 
 LIGHT = 1 << 18  # bytes: gathering them takes less than the 0.1 ms of passing a batch between threads
 
@@ -31,7 +34,7 @@ class Names(NamedTuple):
     data: Sequence[str] = ()
     target: Sequence[str] = ()
 
-    def inOrder(self, data: Any, target: Any) -> tuple[Any, Any]:
+    def inOrder(self, data: Any, target: AnyArray | None) -> tuple[Any, Any]:
         """Dicts as lists of arrays, in the order of the names; anything else as it is."""
         return inOrder(data, self.data), inOrder(target, self.target, "target")
 
@@ -76,7 +79,7 @@ class Arrays:
     def __init__(
         self,
         data: Any,
-        target: Any = None,
+        target: Any | None = None,
         batchsize: int = 128,
         names: Names = UNNAMED,
         isWeighed: bool = False,
@@ -215,14 +218,14 @@ def sharedBatch(batch: Batch, part: slice) -> Batch:
     return Batch(data, target, part.stop - part.start, batch.size, batch.isWeighed)
 
 
-def copyOf(array: Any) -> Any:
+def copyOf(array: AnyArray) -> AnyArray:
     """A copy of an array in memory of its own; an array in a file has that already."""
     return array.copy() if isinstance(array, np.ndarray) or device.isDeviceArray(array) else array
 
 
 def batchesFrom(
     data: Any,
-    target: Any,
+    target: AnyArray | None,
     batchsize: int,
     paired: bool = True,
     names: Names = UNNAMED,
@@ -298,7 +301,7 @@ def takesEpoch(source: Callable) -> bool:
     return any(p.kind in positional and p.default is p.empty for p in parameters)
 
 
-def checkedSize(value: Any, name: str = "batchsize", least: int = 1) -> int:
+def checkedSize(value: object, name: str = "batchsize", least: int = 1) -> int:
     """An integer of at least 1, or `least`."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
         raise DataError(f"{name}: wanted a whole number of at least {least}, got {value!r}")

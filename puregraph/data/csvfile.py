@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import csv
 from collections import Counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from puregraph.core.arguments import FilePath, Text, Texts, takes
 from puregraph.core.errors import DataError, plural
 
+if TYPE_CHECKING:
+    from puregraph.core.protocols import StrPath
+
 
 @takes(path=FilePath, delimiter=Text, gaps=Texts, encoding=Text)
-def readCsv(path: Any, delimiter: str = ",", gaps: Any = "", encoding: str = "utf-8-sig") -> dict[str, np.ndarray]:
+def readCsv(path: StrPath, delimiter: str = ",", gaps: Any = "", encoding: str = "utf-8-sig") -> dict[str, np.ndarray]:
     """Read a CSV file whose first line names the columns, as {column: fields}.
 
     Fields stay text; a `TableReader` converts them to numbers and codes. Blanks around a field are dropped. A field in
@@ -41,7 +44,7 @@ def readCsv(path: Any, delimiter: str = ",", gaps: Any = "", encoding: str = "ut
     return {name: table[:, i] for i, name in enumerate(names)}
 
 
-def checkedNames(path: Any, row: list[str]) -> list[str]:
+def checkedNames(path: StrPath, row: list[str]) -> list[str]:
     """The names of the columns: at least one, each once, none empty."""
     names = [name.strip() for name in row]
     uses = Counter(names)
@@ -54,7 +57,7 @@ def checkedNames(path: Any, row: list[str]) -> list[str]:
     return names
 
 
-def checkedRow(path: Any, line: int, row: list[str], names: list[str], missing: set[str]) -> list[str | None]:
+def checkedRow(path: StrPath, line: int, row: list[str], names: list[str], missing: set[str]) -> list[str | None]:
     """The fields of a row, as many as there are columns."""
     if len(row) != len(names):
         hint = delimiterHint(names[0]) if len(names) == 1 else ""

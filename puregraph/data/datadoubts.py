@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,6 +15,12 @@ from puregraph.data.batches import Arrays, Stream
 from puregraph.data.trainedsamples import earlierKeys, keysOf
 from puregraph.graph.lookup import few
 
+if TYPE_CHECKING:
+    from puregraph.core.protocols import AnyArray
+    from puregraph.graph.graph import Graph
+    from puregraph.graph.module import Module
+    from puregraph.train.trainer import Trainer
+
 LOOKED = 500  # samples that are looked at, from all over an array
 MOST = 1 << 20  # labels beyond which they are not counted
 RARE = 0.05  # of the validation, up to which classes may be new by chance
@@ -23,7 +29,7 @@ LARGE = 1000.0  # in the mean, from which on inputs are of a unit that nobody ha
 WIDER = 20.0  # times that the validation may spread as the training does, or it as the validation
 
 
-def warnOfData(trainer: Any, source: Arrays | Stream, checks: Arrays | Stream | None) -> None:
+def warnOfData(trainer: Trainer, source: Arrays | Stream, checks: Arrays | Stream | None) -> None:
     """Give all warnings about the data of a run in one."""
     doubts = list(streamDoubts(source))
     if isinstance(source, Arrays):
@@ -40,7 +46,7 @@ def warnOfData(trainer: Any, source: Arrays | Stream, checks: Arrays | Stream | 
         warnUser("; ".join(doubts), GraphWarning)
 
 
-def warnOfInputs(net: Any, source: Arrays | Stream) -> None:
+def warnOfInputs(net: Graph, source: Arrays | Stream) -> None:
     """Warn of inputs to a network that are probably a mistake."""
     doubts = []
     if isinstance(source, Arrays):
@@ -58,7 +64,7 @@ def streamDoubts(source: Arrays | Stream) -> Iterator[str]:
         yield f"{again + 1} batches have one array of data with different targets, filled again for each: copy it"
 
 
-def byteDoubts(net: Any, source: Arrays) -> Iterator[str]:
+def byteDoubts(net: Graph, source: Arrays) -> Iterator[str]:
     """Pixels of 0 to 255 that are multiplied with weights as they are."""
     for x, step in multiplied(net, source):
         if isByte(x.dtype) and some(x).max(initial=0) > 1:
@@ -68,7 +74,7 @@ def byteDoubts(net: Any, source: Arrays) -> Iterator[str]:
             )
 
 
-def scaleDoubts(net: Any, source: Arrays) -> Iterator[str]:
+def scaleDoubts(net: Graph, source: Arrays) -> Iterator[str]:
     """Numbers in thousands that are multiplied with weights as they are."""
     for x, step in multiplied(net, source):
         looked = np.abs(some(x)[np.isfinite(some(x))]) if x.dtype.kind == "f" else np.zeros(0)
@@ -81,7 +87,7 @@ def scaleDoubts(net: Any, source: Arrays) -> Iterator[str]:
             )
 
 
-def maskDoubts(net: Any, source: Arrays) -> Iterator[str]:
+def maskDoubts(net: Graph, source: Arrays) -> Iterator[str]:
     """Masks of 0 and 1 that are floats, which Attention adds to its scores."""
     steps = net.steps(len(source.data))
     for number, x in zip(steps.inputs, source.data):
@@ -94,7 +100,7 @@ def maskDoubts(net: Any, source: Arrays) -> Iterator[str]:
                 yield f"'{step.path}' ({step.label}): {doubt(some(x))}"
 
 
-def multiplied(net: Any, source: Arrays) -> Iterator[tuple[Any, Any]]:
+def multiplied(net: Graph, source: Arrays) -> Iterator[tuple[Any, Any]]:
     """Each input with the first node that multiplies it with weights as it is."""
     steps = net.steps(len(source.data))
     for number, x in zip(steps.inputs, source.data):
@@ -128,7 +134,7 @@ def unseenDoubts(source: Arrays, checks: Arrays) -> Iterator[str]:
         )
 
 
-def spreadDoubts(net: Any, source: Arrays, checks: Arrays) -> Iterator[str]:
+def spreadDoubts(net: Graph, source: Arrays, checks: Arrays) -> Iterator[str]:
     """Inputs that are scaled in the training and not in the validation, or the other way round."""
     for i, pair in enumerate(zip(source.data, checks.data)):
         looked = [some(x) for x in pair if x.dtype.kind == "f" or isByte(x.dtype)]
@@ -143,7 +149,7 @@ def spreadDoubts(net: Any, source: Arrays, checks: Arrays) -> Iterator[str]:
             )
 
 
-def seenDoubts(net: Any, source: Arrays, checks: Arrays) -> Iterator[str]:
+def seenDoubts(net: Graph, source: Arrays, checks: Arrays) -> Iterator[str]:
     """A validation on samples that train, or that have trained the network in an earlier run."""
     keys = keysOf(checks) if checks.samples >= ENOUGH else None
     if keys is None or 2 * len(np.unique(keys)) <= len(keys):  # samples of few kinds are equal by chance
@@ -164,18 +170,18 @@ def seenDoubts(net: Any, source: Arrays, checks: Arrays) -> Iterator[str]:
         )
 
 
-def hasMatrix(module: Any) -> bool:
+def hasMatrix(module: Module) -> bool:
     """True if a module multiplies by weights."""
     return any(len(param.shape) > 1 for param in module.params.values())
 
 
-def labelsOf(source: Arrays) -> Any:
+def labelsOf(source: Arrays) -> np.ndarray | None:
     """The labels of samples as an array on the host; None where a target is something else, or there are too many."""
     labels: Any = source.target[0] if source.target else None
     isPlain = type(labels) is np.ndarray and labels.ndim == 1 and labels.dtype.kind in "iub"
     return labels if isPlain and len(labels) <= MOST else None
 
 
-def some(x: Any) -> np.ndarray:
+def some(x: AnyArray) -> np.ndarray:
     """Samples from all over an array on the host; none where it is elsewhere, as in a file."""
     return x[:: -(-len(x) // LOOKED)] if type(x) is np.ndarray else np.zeros(0)

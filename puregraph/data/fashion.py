@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,13 +12,16 @@ from puregraph.core.errors import DataError
 from puregraph.data.idx import readIdx
 from puregraph.data.split import Pair
 
+if TYPE_CHECKING:
+    from puregraph.core.protocols import StrPath
+
 VARIABLE = "PUREGRAPH_DATA"
 SYSTEM = "/usr/share/datasets/fashion-mnist"
 PACKAGE = "dataset-fashion-mnist"
 FILES = [(f"{part}-images-idx3-ubyte", f"{part}-labels-idx1-ubyte") for part in ("train", "t10k")]
 
 
-def fashion(root: Any = None) -> tuple[Pair, Pair]:
+def fashion(root: StrPath | None = None) -> tuple[Pair, Pair]:
     """((data, target), (data, target)) to train and to test: images (n, 1, 28, 28) from 0 to 1, labels (n,).
 
     The four IDX files, gzipped or not, are looked for in `root`; without it in $PUREGRAPH_DATA, in its folder
@@ -41,7 +44,7 @@ def fashion(root: Any = None) -> tuple[Pair, Pair]:
     return pairs[0], pairs[1]
 
 
-def searchFolders(root: Any) -> list[Path]:
+def searchFolders(root: StrPath | None) -> list[Path]:
     """The folders to search, in order."""
     if root is not None:
         return [Path(root)]

@@ -7,13 +7,16 @@ import math
 import os
 import struct
 import zlib
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
 from puregraph.core.arguments import FilePath, takes
 from puregraph.core.base.budget import LIMITS
 from puregraph.core.errors import DataError
+
+if TYPE_CHECKING:
+    from puregraph.core.protocols import StrPath
 
 DTYPES = {0x08: "u1", 0x09: "i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 AXES = 32
@@ -45,7 +48,7 @@ def readIdx(path: Any) -> np.ndarray:
         raise DataError(f"{path}: cannot be read: {error.strerror or error}") from None
 
 
-def parse(file: Any, path: Any, zipped: int | None = None) -> np.ndarray:
+def parse(file: Any, path: StrPath, zipped: int | None = None) -> np.ndarray:
     """Read the array of an open file, which is not trusted; `zipped` is its compressed size in bytes."""
     head = take(file, 4)
     if len(head) < 4 or head[:2] != b"\0\0" or head[2] not in DTYPES:

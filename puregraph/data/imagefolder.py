@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import importlib.util
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from puregraph.core.arguments import Dtype, FilePath, Flag, takes
 from puregraph.core.errors import DataError
 from puregraph.data.batches import checkedSize
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
+
+    from puregraph.core.protocols import StrPath
 
 ENDINGS = {".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"}
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")  # Pillow starts Ghostscript for others
@@ -42,7 +47,7 @@ class ImageFolder:
     """
 
     @takes(path=FilePath, gray=Flag, dtype=Dtype)
-    def __init__(self, path: Any, size: Any = None, gray: bool = False, dtype: Any = "float32"):
+    def __init__(self, path: StrPath, size: Any = None, gray: bool = False, dtype: DTypeLike = "float32"):
         self.dtype = np.dtype(dtype)
         if self.dtype.name not in ("float32", "uint8"):
             raise DataError(f"ImageFolder: wanted dtype float32 or uint8, got {self.dtype}")

@@ -14,7 +14,7 @@ from puregraph.core.errors import DataError, show
 
 
 @takes(length=optional(Natural), value=Scalar)
-def padded(sequences: Sequence[Any], length: int | None = None, value: float = 0) -> tuple[np.ndarray, np.ndarray]:
+def padded(sequences: Sequence[object], length: int | None = None, value: float = 0) -> tuple[np.ndarray, np.ndarray]:
     """Stack sequences of different lengths, padded with `value` to `length` time steps; returns (array, lengths).
 
     `length`  time steps of the array; by default those of the longest sequence. A network compiled for one length

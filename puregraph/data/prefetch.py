@@ -6,7 +6,10 @@ import threading
 from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from puregraph.data.batches import Batch
 
 DEPTH = 2  # items made ahead
 PATIENCE = 5.0  # seconds that `close` waits for a source that does not come back; its thread ends with the process
@@ -34,7 +37,7 @@ class Prefetch:
     [0, 1, 2]
     """
 
-    def __init__(self, source: Iterable[Any], depth: int = DEPTH):
+    def __init__(self, source: Iterable[object], depth: int = DEPTH):
         self.ready: deque[Any] = deque()
         self.change = threading.Condition()
         self.ended = self.closed = False
@@ -82,7 +85,7 @@ class Prefetch:
     def __iter__(self) -> Prefetch:
         return self
 
-    def __next__(self) -> Any:
+    def __next__(self) -> list[Batch] | None:
         with self.change:
             self.change.wait_for(lambda: self.ready or self.ended)
             if self.ready:
@@ -105,5 +108,5 @@ class Prefetch:
     def __enter__(self) -> Prefetch:
         return self
 
-    def __exit__(self, *error: Any) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()

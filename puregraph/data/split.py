@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,11 +11,16 @@ from puregraph.core.arguments import Flag, Fraction, Natural, optional, takes
 from puregraph.core.errors import DataError
 from puregraph.data.arrays import arraysFrom, checkLengths, checkPair, checkRows, isSeveral, plain, rowsOf
 
+if TYPE_CHECKING:
+    from puregraph.core.protocols import AnyArray
+
 Pair = tuple[Any, Any]
 
 
 @takes(part=Fraction, seed=optional(Natural), stratify=Flag)
-def split(data: Any, target: Any = None, part: float = 0.25, seed: int = 0, stratify: bool = True) -> tuple[Pair, Pair]:
+def split(
+    data: Any, target: AnyArray | None = None, part: float = 0.25, seed: int = 0, stratify: bool = True
+) -> tuple[Pair, Pair]:
     """((data, target), (data, target)) of what stays and of the `part` held out, each in its old order.
 
     `stratify`  hold out this part of every class, to within one sample; `target` then holds classes. False draws from
@@ -46,12 +51,12 @@ def split(data: Any, target: Any = None, part: float = 0.25, seed: int = 0, stra
     )
 
 
-def isFrame(value: Any) -> bool:
+def isFrame(value: object) -> bool:
     """True for a DataFrame, whose rows are not indexed like those of an array."""
     return hasattr(value, "columns") and hasattr(value, "shape")
 
 
-def columnsOf(data: Any, what: str) -> list[Any]:
+def columnsOf(data: Any, what: str) -> list[AnyArray]:
     """Return the columns to split: those of a dict, a DataFrame, a single column, an array, or a list of arrays.
 
     Raises    DataError for an empty dict, and for anything but numbers outside of a table
@@ -66,7 +71,7 @@ def columnsOf(data: Any, what: str) -> list[Any]:
     return [plain(data, what)] if isColumn else arraysFrom(data, what)
 
 
-def classesFrom(target: Any) -> np.ndarray:
+def classesFrom(target: AnyArray) -> np.ndarray:
     """The class of each sample, of numbers or texts, as integers from 0 on."""
     if target.dtype.kind not in "iubSUO" or target.ndim != 1:
         raise DataError(
@@ -90,7 +95,7 @@ def heldOut(classes: np.ndarray, count: int, rng: np.random.Generator) -> np.nda
     return chosen
 
 
-def rows(data: Any, arrays: list[Any], side: np.ndarray) -> Any:
+def rows(data: Any, arrays: list[AnyArray], side: np.ndarray) -> Any:
     """Select rows; the result is a list or dict if the data is one."""
     order = np.flatnonzero(side)
     if isFrame(data):

@@ -130,7 +130,7 @@ def columnFrom(table: Any, name: str) -> TableColumn:
     return TableColumn(name, values, gaps)
 
 
-def isGap(value: Any) -> bool:
+def isGap(value: object) -> bool:
     """True for a missing value: None, NaN, or pandas' NA, which is not equal to itself either."""
     try:
         return value is None or bool(value != value)
@@ -168,11 +168,11 @@ def isFloat32(value: Any) -> bool:
         return False
 
 
-def textOf(value: Any) -> str:
+def textOf(value: object) -> str:
     """A category as text; a whole number without the .0 that gaps in its column give it."""
     return str(int(value)) if isinstance(value, (float, np.floating)) and float(value).is_integer() else str(value)
 
 
-def plainValue(value: Any) -> Any:
+def plainValue(value: object) -> Any:
     """A number of numpy's as one of Python's."""
     return value.item() if isinstance(value, np.generic) else value

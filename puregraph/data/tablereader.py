@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,6 +18,9 @@ from puregraph.core.storage.jsoncodec import loads
 from puregraph.data.arrays import checkLengths, isArray
 from puregraph.data.tablecolumn import TableColumn, columnFrom, isFloat32, isNumber, tableFrom
 from puregraph.graph.lookup import few
+
+if TYPE_CHECKING:
+    from puregraph.core.protocols import StrPath
 
 FILLS: dict[str, Callable[[np.ndarray], Any]] = {"mean": np.nanmean, "median": np.nanmedian, "zero": lambda column: 0.0}
 ARGUMENTS = ("numbers", "categories", "classes", "fill", "scale", "quantities")
@@ -219,14 +222,14 @@ class TableReader(ForeignAttributes):
             raise DataError("TableReader: knows no table yet: fit(table) of the one that the network learns from")
 
     @takes(path=FilePath)
-    def save(self, path: Any) -> None:
+    def save(self, path: StrPath) -> None:
         """Write what was fitted, as JSON, for `TableReader.load` where the network is used."""
         self.checkFitted()
         with whole(path) as file:
             file.write(json.dumps({key: getattr(self, key) for key in ARGUMENTS + FITTED}, indent=1).encode())
 
     @classmethod
-    def load(cls, path: Any) -> TableReader:
+    def load(cls, path: StrPath) -> TableReader:
         """Load a reader from a file of `save`.
 
         Raises    DataError if the file is something else, naming the column and entry that no `fit` produces

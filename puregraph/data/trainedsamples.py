@@ -6,13 +6,17 @@ Of each sample a number is kept, by which equal ones are found among many.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 from zlib import crc32
 
 import numpy as np
 
 from puregraph.data.batches import Arrays, Stream
+
+if TYPE_CHECKING:
+    from puregraph.core.protocols import AnyArray
+    from puregraph.graph.graph import Graph
 
 ELEMENTS = 64  # of each array that are read of a sample, from all over it
 MOST = 1 << 20  # samples beyond which they are not looked at
@@ -24,7 +28,7 @@ LOOKED = 16  # elements of each parameter by which other weights are recognised
 TRAINED: WeakKeyDictionary[Any, tuple[np.ndarray, int]] = WeakKeyDictionary()
 
 
-def remember(net: Any, source: Arrays | Stream, checks: Arrays | Stream | None) -> None:
+def remember(net: Graph, source: Arrays | Stream, checks: Arrays | Stream | None) -> None:
     """Note what a network was trained on in a run that was validated."""
     keys = keysOf(source) if checks is not None else None
     if keys is not None:
@@ -32,13 +36,13 @@ def remember(net: Any, source: Arrays | Stream, checks: Arrays | Stream | None) 
         TRAINED[net] = keys, weightsMark(net)
 
 
-def earlierKeys(net: Any) -> np.ndarray:
+def earlierKeys(net: Graph) -> np.ndarray:
     """The keys of what a network was trained on; none where its weights were set since then."""
     keys, mark = TRAINED.get(net, (np.zeros(0, np.uint64), None))
     return keys if mark is None or mark == weightsMark(net) else np.zeros(0, np.uint64)
 
 
-def weightsMark(net: Any) -> int:
+def weightsMark(net: Graph) -> int:
     """A number that is another one where weights in memory were set or trained."""
     mark = 0
     for param in net.params.values():
@@ -53,7 +57,7 @@ def keysOf(source: Arrays | Stream | None) -> np.ndarray | None:
     return sampleKeys([*source.data, *source.target]) if isinstance(source, Arrays) else None
 
 
-def sampleKeys(arrays: Sequence[Any]) -> np.ndarray | None:
+def sampleKeys(arrays: Sequence[AnyArray]) -> np.ndarray | None:
     """A number for each sample, the same for samples that are equal in all arrays where they are looked at.
 
     None where an array is elsewhere than in memory, holds other things than numbers, or has too many samples.

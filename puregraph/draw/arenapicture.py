@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from puregraph.draw.escape import markup
 from puregraph.draw.layout.textwidth import shortened, textWidth
 from puregraph.draw.svg import STYLE
 from puregraph.graph.analysis.summary import bytesText
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from puregraph.compile.memory.planner import MemoryPlan
 
 WIDTH, HEIGHT = 900.0, 520.0  # of the plane
 LEFT, TOP, BELOW = 78.0, 58.0, 44.0
@@ -20,7 +25,7 @@ GRID = """
 """
 
 
-def arenaSvg(plan: Any, title: str) -> str:
+def arenaSvg(plan: MemoryPlan, title: str) -> str:
     """The whole file."""
     calls = plan.schedule.calls
     shown = [i for i, call in enumerate(calls) if not call.kind.isView]
@@ -60,7 +65,7 @@ def ticks(high: int, count: int) -> list[str]:
     return lines
 
 
-def bufferSvg(buffer: Any, i: int, step: dict[int, int], high: int, count: int, calls: list[Any]) -> str:
+def bufferSvg(buffer: Any, i: int, step: dict[int, int], high: int, count: int, calls: Sequence[object]) -> str:
     """Draw one buffer: its rectangle, and its name if there is room."""
     last = min(buffer.death, len(calls) - 1)
     x1, x2 = LEFT + WIDTH * step[buffer.birth] / count, LEFT + WIDTH * (step[last] + 1) / count

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from puregraph.core.arguments import FilePath, optional, takes
 from puregraph.core.errors import plural
 from puregraph.draw.drawing import Drawing
 from puregraph.draw.picture import Picture, PictureBox, PictureEdge
 
+if TYPE_CHECKING:
+    from typing import Any
 
-def callablePicture(graph: Any) -> Picture:
+    from puregraph.autodiff.tape.tapenode import TapeNode
+    from puregraph.compat.analog.structure.acyclic import AcyclicDirectedGraph
+    from puregraph.core.protocols import StrPath
+
+
+def callablePicture(graph: AcyclicDirectedGraph) -> Picture:
     """A graph of callables: a box for each node, an edge with what it passes on."""
     names = graph.names
     picture = Picture(type(graph).__name__)
@@ -49,18 +56,18 @@ def tapePicture(node: Any) -> Picture:
 
 
 @takes(path=optional(FilePath))
-def drawCallables(graph: Any, path: Any = None) -> Drawing:
+def drawCallables(graph: AcyclicDirectedGraph, path: StrPath | None = None) -> Drawing:
     """Draw this graph: `graph.draw("net.svg")`, or .html, .dot, .png, or none in a notebook."""
     return drawn(callablePicture(graph), path)
 
 
 @takes(path=optional(FilePath))
-def drawTape(node: Any, path: Any = None) -> Drawing:
+def drawTape(node: TapeNode, path: StrPath | None = None) -> Drawing:
     """Draw what a gradient runs through: `y.grad_fn.draw("tape.svg")`, or .html, .dot, .png, or none in a notebook."""
     return drawn(tapePicture(node), path)
 
 
-def drawn(picture: Picture, path: Any) -> Drawing:
+def drawn(picture: Picture, path: StrPath | None) -> Drawing:
     """A picture, in a file if wanted."""
     drawing = Drawing(picture)
     if path is not None:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import textwrap
-from typing import Any
+from typing import TYPE_CHECKING
 
 from puregraph.draw.drawing import Drawing
 from puregraph.draw.graphpicture import LINE, graphPicture
 from puregraph.draw.picture import Picture, replaced
 from puregraph.graph.analysis.difference import ModelDifference
 
+if TYPE_CHECKING:
+    from puregraph.graph.graph import Graph
+
 MOST = 6  # lines of a box, and nodes that a note names
 
 
-def differenceDrawing(first: Any, second: Any, compared: ModelDifference, depth: int | None = None) -> Drawing:
+def differenceDrawing(first: Graph, second: Graph, compared: ModelDifference, depth: int | None = None) -> Drawing:
     """Draw the second graph with changed and new nodes marked; a page shows the first one beside it."""
     changes = {change.second: change.lines for change in compared.changed}
     before = {change.first: change.lines for change in compared.changed}

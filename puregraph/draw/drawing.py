@@ -6,7 +6,7 @@ import os
 from base64 import b64encode
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from puregraph.core.arguments import FilePath, Flag, Natural, optional, takes
 from puregraph.core.errors import ArgumentError, PuregraphError
@@ -21,10 +21,14 @@ from puregraph.draw.picture import Picture
 from puregraph.draw.svg import svgText
 from puregraph.graph.backward import BackwardGraph
 
+if TYPE_CHECKING:
+    from puregraph.core.protocols import StrPath
+    from puregraph.graph.graph import Graph
+
 SCALE = 2  # dots of a .png for each unit of the picture
 
 
-def write(path: Any, makers: dict[str, Callable[[], str]]) -> None:
+def write(path: StrPath, makers: dict[str, Callable[[], str]]) -> None:
     """Write the file that one of some functions makes, by the ending of its name; a .png from the .svg.
 
     Raises    ArgumentError for another ending than those
@@ -95,7 +99,7 @@ class Drawing:
         return dotText(self.picture)
 
     @takes(path=FilePath)
-    def save(self, path: Any) -> None:
+    def save(self, path: StrPath) -> None:
         """Write a file: what its name ends in says which kind.
 
         Raises    ArgumentError for another ending; PuregraphError with what to install, where something is missing
@@ -111,7 +115,9 @@ class Drawing:
 
 
 @takes(path=optional(FilePath), depth=optional(Natural), repeats=Flag)
-def drawGraph(graph: Any, path: Any = None, *shapes: Any, depth: int | None = None, repeats: bool = False) -> Drawing:
+def drawGraph(
+    graph: Graph, path: StrPath | None = None, *shapes: Any, depth: int | None = None, repeats: bool = False
+) -> Drawing:
     """Draw this graph: `net.draw("net.svg", ("N", 1, 28, 28))`; also .html, .dot, .png, or none in a notebook.
 
     Without `shapes`, the last inferred shapes are used, or those that the inputs declare. Faulty nodes are marked.

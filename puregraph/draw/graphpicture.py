@@ -7,7 +7,7 @@ import math
 import textwrap
 from collections import defaultdict
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -20,6 +20,12 @@ from puregraph.graph.backward import BackwardGraph, ForwardValue, Gradient, read
 from puregraph.graph.inference import StepShapes
 from puregraph.graph.steps import GraphStep, Steps, inputNames
 from puregraph.ops.formula import Formula
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from puregraph.graph.graph import Graph
+    from puregraph.graph.module import Module
 
 LINE = 44  # letters of a line in a box
 COSTS = "puregraph.modules.costs"
@@ -44,7 +50,7 @@ def graphPicture(graph: Any, *shapes: Any, title: str = "") -> Picture:
     return GraphDrawing(graph, steps, rows, inshapes, title).picture
 
 
-def knownShapes(graph: Any) -> list[Any]:
+def knownShapes(graph: Graph) -> list[Any]:
     """The shapes that a graph was last checked with, or that its inputs declare; none where some are not known."""
     if graph.inferredShapes is not None:
         return [list(graph.inferredShapes)]
@@ -52,7 +58,7 @@ def knownShapes(graph: Any) -> list[Any]:
     return [declared] if declared and None not in declared else []
 
 
-def gradientShapes(graph: Any, shapes: Any) -> list[Any]:
+def gradientShapes(graph: Graph, shapes: Any) -> list[Any]:
     """Return the input shapes of a backward graph, from the input shapes of its forward graph."""
     known = list(shapes) or knownShapes(graph.forwardGraph)
     if not known:
@@ -63,7 +69,7 @@ def gradientShapes(graph: Any, shapes: Any) -> list[Any]:
     return [[footprint.shapes[n] for n in numbers]] if isSame else []
 
 
-def framesOf(graph: Any) -> tuple[dict[str, PictureGroup], set[str]]:
+def framesOf(graph: Graph) -> tuple[dict[str, PictureGroup], set[str]]:
     """Return a frame for every nested graph, and the paths of nodes that other graphs read too."""
     frames: dict[str, PictureGroup] = {}
     shared: set[str] = set()
@@ -91,7 +97,7 @@ class GraphDrawing:
     gradient of a parameter: the node that gives it says so.
     """
 
-    def __init__(self, graph: Any, steps: Steps, rows: list[StepShapes], inshapes: list[Any], title: str):
+    def __init__(self, graph: Graph, steps: Steps, rows: list[StepShapes], inshapes: list[Any], title: str):
         self.graph, self.steps = graph, steps
         self.dtype = np.dtype(graph.dtype or np.float32)
         self.rows = {id(row.step): row for row in rows if row.shapes is not None or row.step in steps.items}
@@ -133,7 +139,7 @@ class GraphDrawing:
         group = self.groupOf(path)
         return path if path.startswith(f"{group}.") or not group else f"{group}.sum:{path[len(group) :]}"
 
-    def addInputs(self, inshapes: list[Any]) -> None:
+    def addInputs(self, inshapes: Sequence[object]) -> None:
         """A box for each input."""
         dtypes = self.graph.inputTypes(len(self.steps.inputs))
         held = {n for node, numbers in self.steps.shown if type(node.module) is ForwardValue for n in numbers}
@@ -229,7 +235,7 @@ class GraphDrawing:
         for (number, _), name in zip(inputs, arguments or [""] * len(inputs)):
             self.addEdge(number, path, name, "" if number in grads else "kept")
 
-    def kindOf(self, module: Any, fault: Fault | None, known: bool) -> str:
+    def kindOf(self, module: Module, fault: Fault | None, known: bool) -> str:
         """Return the kind of a module's box, which decides its shape."""
         if fault:
             return "fault"

@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from puregraph.core.errors import PuregraphError, plural, show
 from puregraph.draw.drawing import drawGraph
 from puregraph.draw.escape import markup, preformatted
 from puregraph.graph.analysis.summary import render
 
+if TYPE_CHECKING:
+    from puregraph.compile.program import Program
+    from puregraph.compile.report.stepprofile import StepProfile
+    from puregraph.graph.analysis.footprint import Footprint
+    from puregraph.graph.graph import Graph
+    from puregraph.graph.node import Node
+    from puregraph.train.history import History
+    from puregraph.train.metrics.confusion import Confusion
+    from puregraph.train.trainer import Trainer
+
 MOST = 500  # nodes outside of groups that are drawn, or listed
 
 
-def graphHtml(graph: Any) -> str:
+def graphHtml(graph: Graph) -> str:
     """A graph as its picture; as its listing where a picture cannot be made, or would be too large to look at."""
     try:
         if len(graph.nodes) <= MOST:
@@ -33,7 +43,7 @@ def tableHtml(rows: Sequence[tuple[str, ...]], head: tuple[str, ...] = ()) -> st
     return f"<table>{f'<tr>{titles}</tr>' if head else ''}{lines}</table>"
 
 
-def nodeHtml(node: Any) -> str:
+def nodeHtml(node: Node) -> str:
     """Return a node as a table: its module, its inputs, its readers and its arrays."""
     rows = [("node", node.name), ("module", repr(node.module))]
     rows += [("reads", ", ".join(link.node.name for link in node.bwds))] if node.bwds else []
@@ -44,26 +54,26 @@ def nodeHtml(node: Any) -> str:
     return tableHtml([(what, str(text)) for what, text in rows])
 
 
-def historyHtml(history: Any) -> str:
+def historyHtml(history: History) -> str:
     """The epochs of a training as a table."""
     names, cells = history.cells() if history else ([], [])
     unbroken = [tuple(text.replace(" ", "\N{NO-BREAK SPACE}") for text in row) for row in cells]  # "35 ms"
     return tableHtml(unbroken, tuple(names))
 
 
-def footprintHtml(footprint: Any) -> str:
+def footprintHtml(footprint: Footprint) -> str:
     """Return a footprint as the summary of its graph."""
     return preformatted(render(footprint))
 
 
-def confusionHtml(confusion: Any) -> str:
+def confusionHtml(confusion: Confusion) -> str:
     """A confusion matrix as a table: actual classes in rows, predicted ones in columns."""
     names = confusion.names or list(map(str, range(confusion.classes)))
     rows = [(name, *map(str, row)) for name, row in zip(names, confusion.value().tolist(), strict=True)]
     return tableHtml(rows, ("class", *names))
 
 
-def trainerHtml(trainer: Any) -> str:
+def trainerHtml(trainer: Trainer) -> str:
     """A trainer as a table: what it trains, with what, and how far it is; then its epochs."""
     rows = [
         ("network", f"{trainer.net.title()}, {sum(p.size for p in trainer.net.params.values()):,} parameters"),
@@ -75,12 +85,12 @@ def trainerHtml(trainer: Any) -> str:
     return tableHtml(rows) + (historyHtml(trainer.history) if trainer.history else "")
 
 
-def profileHtml(profile: Any) -> str:
+def profileHtml(profile: StepProfile) -> str:
     """The measured steps of a program as their table."""
     return preformatted(profile.table())
 
 
-def programHtml(program: Any) -> str:
+def programHtml(program: Program) -> str:
     """A program as the table of its steps; one that is not compiled as the reason why."""
     try:
         return preformatted(program.table())

@@ -7,7 +7,6 @@ from base64 import b64encode
 from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
 
 from puregraph.draw.collapsing import collapsed, fitting
 from puregraph.draw.escape import markup, visible
@@ -87,7 +86,7 @@ def viewSvg(view: PlacedPicture, depth: int) -> str:
     return f'<svg xmlns="http://www.w3.org/2000/svg" {size} {label}>{sheet}{"".join(drawn)}</svg>'
 
 
-def storyOf(views: list[PlacedPicture]) -> dict[str, Any]:
+def storyOf(views: list[PlacedPicture]) -> dict[str, object]:
     """Return the details of each box, and its edges at each depth."""
     boxes = {box.name: box for view in views for box in view.picture.boxes}
     return {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections import Counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from puregraph.compile.report.describe import Describer, by
 from puregraph.compile.report.flops import flopsOf
@@ -18,11 +18,16 @@ from puregraph.draw.graphpicture import LINE, flopText
 from puregraph.draw.picture import Picture, PictureBox, PictureEdge, PictureGroup, replaced
 from puregraph.graph.analysis.summary import bytesText, secondsText
 
+if TYPE_CHECKING:
+    from puregraph.compile.program import Program
+    from puregraph.core.protocols import StrPath
+    from puregraph.ops.ir.value import Call, Value
+
 LINES = 4  # of a box, for what a step does
 KINDS = {"grad": "gradient", "update": "update", "cost": "cost"}
 
 
-def programPicture(program: Any, heat: Any = None) -> Picture:
+def programPicture(program: Program, heat: Any = None) -> Picture:
     """The steps of a compiled program; `heat` as in `drawProgram`.
 
     Raises    PuregraphError where it is not compiled, with the reason; ArgumentError for another program's profile
@@ -71,7 +76,9 @@ def programPicture(program: Any, heat: Any = None) -> Picture:
     return picture
 
 
-def stepBox(name: str, i: int, call: Any, describer: Describer, group: str, seconds: float | None = None) -> PictureBox:
+def stepBox(
+    name: str, i: int, call: Call, describer: Describer, group: str, seconds: float | None = None
+) -> PictureBox:
     """Return the box of one call, with its measured time."""
     described = describer.lines(call)
     flops, nbytes = flopsOf(call), sum(y.nbytes for y in call.outs if y is not None)
@@ -103,7 +110,7 @@ def stepBox(name: str, i: int, call: Any, describer: Describer, group: str, seco
     )
 
 
-def kindOf(call: Any) -> str:
+def kindOf(call: Call) -> str:
     """Return the kind of a step's box, which is that of its last operation."""
     return KINDS.get(call.origin.phase) or KINDS.get(call.origin.path.partition(":")[0], "module")
 
@@ -115,7 +122,7 @@ def framesOf(paths: list[str]) -> dict[str, str]:
     return {path: group for path, group in groups.items() if group and common[group] > 1}
 
 
-def valueText(value: Any) -> str:
+def valueText(value: Value) -> str:
     """The shape of a value, and its dtype where that is not float32."""
     kind = "" if value.dtype.name == "float32" else f" {value.dtype}"
     return f"{show(value.shape)}{kind}"
@@ -130,7 +137,7 @@ Heat = Argument(
 
 @takes(path=optional(FilePath), heat=optional(Heat), depth=optional(Natural), repeats=Flag)
 def drawProgram(
-    program: Any, path: Any = None, heat: Any = None, depth: int | None = None, repeats: bool = True
+    program: Program, path: StrPath | None = None, heat: Any = None, depth: int | None = None, repeats: bool = True
 ) -> Any:
     """Draw the steps: `program.draw("step.svg")`, or .html, .png, .dot; without a path, the text of the last.
 
@@ -147,7 +154,7 @@ def drawProgram(
 
 
 @takes(path=FilePath)
-def plotArena(program: Any, path: Any) -> None:
+def plotArena(program: Program, path: StrPath) -> None:
     """Write a picture of the memory, `program.plot("arena.svg")` or .png: which bytes are in use at which steps.
 
     Raises    PuregraphError where the program is not compiled, with the reason

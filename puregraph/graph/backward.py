@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from itertools import compress, repeat
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from puregraph.core.accumulate import combine, shapeOf
 from puregraph.core.applied import asGrads
@@ -21,6 +21,13 @@ from puregraph.graph.lookup import few
 from puregraph.graph.module import Module, checkGrads, isFloat
 from puregraph.graph.node import Node
 from puregraph.graph.steps import ABSENT, GraphStep, Steps, inputNames
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from puregraph.core.linkednode import Parents
+    from puregraph.core.protocols import AnyArray
+    from puregraph.core.shape import Shape
 
 
 class ForwardValue(Input):
@@ -70,12 +77,12 @@ class Gradient(Module):
         left = iter(values)
         return tuple([next(left) if there else None for there in self.present])
 
-    def dataShapeFrom(self, *shapes: Any) -> Any:
+    def dataShapeFrom(self, *shapes: Shape) -> Shape | list[Shape]:
         known = self.complete(shapes)[self.grads :]
         results = [known[i] for i in self.wanted]
         return results if len(results) > 1 else results[0]
 
-    def dataTypeFrom(self, *dtypes: Any) -> Any:
+    def dataTypeFrom(self, *dtypes: np.dtype | None) -> Any:
         known = self.complete(dtypes)[self.grads :]
         results = [known[i] for i in self.wanted]
         return results if len(results) > 1 else results[0]
@@ -116,7 +123,7 @@ class Accumulate(Module):
 
     keepsDtype = True
 
-    def dataShapeFrom(self, *shapes: Any) -> Any:
+    def dataShapeFrom(self, *shapes: Shape) -> Shape:
         return shapes[0]
 
     def updateData(self, *grads: Any) -> Any:
@@ -217,7 +224,7 @@ class BackwardGraph(Graph):
                 requires.update(dict.fromkeys(step.visible, True))
         return needs
 
-    def grow(self, module: Module, parents: Any, name: str) -> Node:
+    def grow(self, module: Module, parents: Parents, name: str) -> Node:
         """A new node, named after the value it belongs to, dots and all."""
         node = Node(module, parents)
         node.rename = name
@@ -311,7 +318,7 @@ class BackwardGraph(Graph):
             self.show(results, inputs)
         return inputs, params
 
-    def collected(self, results: list[Any]) -> tuple[list[Any], list[tuple[Param, Any]]]:
+    def collected(self, results: list[AnyArray]) -> tuple[list[Any], list[tuple[Param, Any]]]:
         """Pick the input gradients, and (parameter, gradient) pairs, from all values of a pass."""
         remaining = iter([results[n] for n in self.steps().outputs])
         inputs = [None if edge is None else next(remaining) for edge in self.inputGrads]
@@ -322,7 +329,7 @@ class BackwardGraph(Graph):
             params[id(param)] = param, old if new is None else new if old is None else old + new
         return inputs, list(params.values())
 
-    def show(self, results: list[Any], inputs: list[Any]) -> None:
+    def show(self, results: list[AnyArray], inputs: list[AnyArray | None]) -> None:
         """Give every forward node, in `grad`, the gradient of its inputs; None where there is none."""
         for node, count, routes in self.shown:
             grads = [None] * count
@@ -355,7 +362,7 @@ class BackwardGraph(Graph):
     def title(self) -> str:
         return f"BackwardGraph of {self.forwardGraph.title()}"
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple:
         raise TypeError(f"{self.title()} is made from its forward graph: copy or pickle that, and make it again")
 
 
@@ -384,7 +391,7 @@ def behind(edges: list[Edge]) -> list[Node]:
     return list(seen)
 
 
-def argumentNames(module: Any, count: int) -> list[str]:
+def argumentNames(module: Module, count: int) -> list[str]:
     """A name of its own for each of `count` arguments: inputs, numbered where they share one, then parameters."""
     names = [*inputNames(module, count - len(module.ruleNames)), *module.ruleNames]
     return [f"{name}{i}" if names.count(name) > 1 else name for i, name in enumerate(names)]
@@ -397,6 +404,6 @@ def readsOf(step: GraphStep) -> list[int]:
     return list(compress(step.args, compress(flags, getattr(module, "present", None) or repeat(True))))
 
 
-def isOwn(rule: Any, module: Any) -> bool:
+def isOwn(rule: Rule | None, module: Module) -> bool:
     """True if a gradient rule is the module's own; only then does `reads` describe it."""
     return getattr(getattr(rule, "func", rule), "__self__", None) is module

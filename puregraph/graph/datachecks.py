@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from puregraph.core.accumulate import isArray, isValue, needPlain, shapeOf
 from puregraph.core.base.dtype import isBfloat16, isFloating, isNumeric
@@ -13,8 +13,12 @@ from puregraph.core.shape import bind, symbols
 from puregraph.graph.inference import StepShapes
 from puregraph.graph.steps import Steps, misfitOf
 
+if TYPE_CHECKING:
+    from puregraph.core.protocols import AnyArray
+    from puregraph.core.shape import Shape
 
-def checkValues(data: list[Any], title: str) -> None:
+
+def checkValues(data: list[AnyArray], title: str) -> None:
     """Inputs are values that may flow through a graph; a tensor or a table of another library is none.
 
     Raises    DataError
@@ -26,7 +30,7 @@ def checkValues(data: list[Any], title: str) -> None:
         raise DataError(f"{title}: wanted arrays, got {type(wrong[0]).__name__}{detail}")
 
 
-def checkInputTypes(data: list[Any], steps: Steps, rows: list[StepShapes], dtype: Any) -> None:
+def checkInputTypes(data: list[AnyArray], steps: Steps, rows: list[StepShapes], dtype: Any) -> None:
     """Inputs fit every shape rule, and have the dtype that the graph computes in, or the one that they declare.
 
     Raises    ShapeError or DtypeError naming the node
@@ -50,7 +54,7 @@ def checkInputTypes(data: list[Any], steps: Steps, rows: list[StepShapes], dtype
             )
 
 
-def checkResults(rows: list[StepShapes], values: list[Any], isPartial: bool = False) -> dict[str, int]:
+def checkResults(rows: list[StepShapes], values: list[AnyArray], isPartial: bool = False) -> dict[str, int]:
     """Check that outputs have the inferred shapes and dtypes; bind data-dependent sizes.
 
     `isPartial`: values that no step reads are None.
@@ -90,17 +94,17 @@ def fitsSizes(shape: Any, said: Any, sizes: dict[str, int]) -> bool:
     return bind(said, sizes) == tuple(shape)
 
 
-def isOfData(said: list[Any], shapes: list[Any]) -> bool:
+def isOfData(said: list[Shape | None], shapes: list[tuple[int, ...] | None]) -> bool:
     """True if the actual shapes are known and differ from the inferred ones, which could not know some sizes."""
     return said != shapes and all(shape is not None or wanted is None for shape, wanted in zip(shapes, said))
 
 
-def boundIn(sizes: dict[str, int], shape: Any) -> str:
+def boundIn(sizes: dict[str, int], shape: Shape) -> str:
     """The values of the symbols in a shape, as a message says them."""
     known = [f"{name} = {sizes[name]}" for name in symbols(shape) if name in sizes]
     return f" with {', '.join(known)}" if known else ""
 
 
-def areMixed(arrays: list[Any]) -> bool:
+def areMixed(arrays: list[AnyArray]) -> bool:
     """True if some arrays are on a GPU and others on the host."""
     return len({isDeviceArray(x) for x in arrays if x is not None and hasattr(x, "dtype")}) > 1

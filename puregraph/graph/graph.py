@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,6 +24,14 @@ from puregraph.graph.module import Module, checkGrads, holdsNode, shapesOf
 from puregraph.graph.nodegraph import NodeGraph
 from puregraph.graph.steps import Steps
 from puregraph.graph.unfolding import graphsIn
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
+    from typing_extensions import Self
+
+    from puregraph.core.dim import Size
+    from puregraph.core.protocols import AnyArray
+    from puregraph.core.shape import Shape
 
 
 class Graph(NodeGraph):
@@ -49,7 +57,7 @@ class Graph(NodeGraph):
 
     # As a Module ------------------------------------------------------------------------------------------------------
 
-    def updateData(self, *arguments: Any) -> tuple:
+    def updateData(self, *arguments: AnyArray) -> tuple:
         """The rule of a graph that is run as one node: outputs, then all values of the pass as a hidden output."""
         inputs = [x for x in arguments[: len(arguments) - len(self.params)] if x is not None]
         steps = self.steps(len(inputs))
@@ -69,7 +77,7 @@ class Graph(NodeGraph):
         new = {id(p): g for p, g in pairs}
         return (*inputs, *(new.get(id(p)) for p in params))
 
-    def gradShapeFrom(self, gradShape: Any, *shapes: Any) -> Any:
+    def gradShapeFrom(self, gradShape: Shape | list[Shape], *shapes: Any) -> Any:
         """Check `gradShape`, return the shapes of the input gradients; `shapes` default to the last inferred ones."""
         inputShapes = shapesOf(shapes[0]) if len(shapes) == 1 else [s for shape in shapes for s in shapesOf(shape)]
         if not shapes:
@@ -83,12 +91,12 @@ class Graph(NodeGraph):
         need(fits, f"a gradient of shape {show(wanted)}", gradShape)
         return inputShapes[0] if len(inputShapes) == 1 else inputShapes
 
-    def flopsFrom(self, *shapes: Any) -> Any:
+    def flopsFrom(self, *shapes: Any) -> Size:
         return sum(row.step.module.flopsFrom(*row.inshapes) for row in self.inferShapes(*shapes))
 
     # Shapes -----------------------------------------------------------------------------------------------------------
 
-    def dataShapeFrom(self, *shapes: Any, onmodule: Callable | None = None) -> Any:
+    def dataShapeFrom(self, *shapes: Any, onmodule: Callable | None = None) -> Shape | list[Shape]:
         """Infer the shape of the output (a list for several), without data.
 
         `shapes` are the inputs', one list of them, or a dict by their names; a dimension may be a symbol: `("N", 28)`.
@@ -127,7 +135,7 @@ class Graph(NodeGraph):
         outs = [known[n] for n in self.steps(len(inputDtypes)).outputs]
         return outs[0] if len(outs) == 1 else outs
 
-    def inputTypes(self, count: int | None = None, actual: list[Any] | None = None) -> list[Any]:
+    def inputTypes(self, count: int | None = None, actual: list[Any] | None = None) -> list[np.dtype]:
         """The dtype that each input is cast to; `actual` integers and booleans are kept if the rules accept them."""
         steps = self.steps(count)
         asked = inputTypes(steps, np.dtype(self.dtype or np.float32))
@@ -261,7 +269,7 @@ class Graph(NodeGraph):
     def isTraining(self, train: bool) -> None:
         self.mode(train)
 
-    def calcMode(self, mode: Any) -> Any:
+    def calcMode(self, mode: Any) -> Self:
         usual = self.usualFloats()
         for part in (*[node.module for node in self.inputs], *graphsIn(self)):
             part.calcMode(mode)
@@ -274,13 +282,13 @@ class Graph(NodeGraph):
         self.reset()
         return self
 
-    def usualFloats(self) -> Any:
+    def usualFloats(self) -> np.dtype:
         """The dtype of floats that the graph computes in: of its parameters, else of its inputs, else float32."""
         declared = [vars(node.module).get("dtype") for node in self.inputs]
         floats = [dtype for dtype in (self.dtype, *declared) if dtype is not None and isFloating(dtype)]
         return floats[0] if floats else np.dtype(np.float32)
 
-    def followFloats(self, usual: Any, dtype: Any) -> None:
+    def followFloats(self, usual: Any, dtype: DTypeLike) -> None:
         for node in self.nodes:
             node.module.followFloats(usual, dtype)
         self.checked.clear()

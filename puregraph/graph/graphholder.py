@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from puregraph.core.param import Param, State
 from puregraph.core.parameterized import StoredArrays
@@ -11,6 +11,11 @@ from puregraph.graph.graph import Graph
 from puregraph.graph.lookup import setInside
 from puregraph.graph.module import Module
 from puregraph.graph.steps import Steps
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from puregraph.core.protocols import AnyArray
 
 Location = tuple[Module, str]  # a module, and the name of a parameter or state of its own
 
@@ -79,13 +84,13 @@ class GraphHolder(Module):
         """True if any module that holds the parameter wants its gradient."""
         return any(m.wants(param) for m, name in self.locations.values() if getattr(m, name) is param)
 
-    def numbered(self, steps: Steps, stored: dict[str, Any]) -> dict[int, Any]:
+    def numbered(self, steps: Steps, stored: dict[str, AnyArray]) -> dict[int, AnyArray]:
         """The arrays of parameters and states, given by their names here, by their numbers in the steps of a graph."""
         arrays = {id(getattr(self, name)): array for name, array in stored.items()}
         numbers = {number: id(getattr(module, name)) for number, module, name in steps.params}
         return {n: arrays[key] for n, key in numbers.items() if key in arrays}
 
-    def inOrder(self, gradients: dict[int, Any]) -> list[Any]:
+    def inOrder(self, gradients: dict[int, AnyArray | None]) -> list[AnyArray | None]:
         """Order gradients by parameter id like `ruleNames`; a shared parameter's gradient goes to its first name."""
         left = dict(gradients)
         return [left.pop(id(getattr(self, name)), None) for name in self.ruleNames]
@@ -102,7 +107,7 @@ class GraphHolder(Module):
         for part in self.held.values():
             part.isTraining = mode
 
-    def calcMode(self, mode: Any) -> Any:
+    def calcMode(self, mode: Any) -> Self:
         for part in self.held.values():
             part.calcMode(mode)
         return self

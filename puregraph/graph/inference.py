@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -11,6 +11,12 @@ from puregraph.core.base.signals import isAsynchronous
 from puregraph.core.errors import DtypeError, Fault, PuregraphError, ShapeError, show
 from puregraph.core.shape import FreshSymbols, withValues
 from puregraph.graph.steps import GraphStep, Steps, inputNames
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from puregraph.core.shape import Shape
+    from puregraph.graph.module import Module
 
 
 class StepShapes(NamedTuple):
@@ -65,7 +71,7 @@ def inferShapes(steps: Steps, inputShapes: list[Any], dtypes: list[Any] | None =
     return Inferred(rows, [known[n] for n in steps.outputs], [kinds[n] for n in steps.outputs], fresh.isUsed)
 
 
-def undeclared(steps: Steps, shapes: list[Any], dtypes: list[Any]) -> list[StepShapes]:
+def undeclared(steps: Steps, shapes: list[Shape | None], dtypes: list[np.dtype | None]) -> list[StepShapes]:
     """The inputs whose shape or dtype differs from their declaration."""
     rows = []
     for step in steps.declared:
@@ -76,7 +82,7 @@ def undeclared(steps: Steps, shapes: list[Any], dtypes: list[Any]) -> list[StepS
     return rows
 
 
-def inferTypes(steps: Steps, inputDtypes: list[Any]) -> tuple[list[Any], list[Fault]]:
+def inferTypes(steps: Steps, inputDtypes: Sequence[object]) -> tuple[list[Any], list[Fault]]:
     """Infer the dtype of every value from the input dtypes, and the faults of steps that refuse theirs."""
     known: list[Any] = [None] * steps.count
     faults = []
@@ -90,7 +96,7 @@ def inferTypes(steps: Steps, inputDtypes: list[Any]) -> tuple[list[Any], list[Fa
     return known, faults
 
 
-def setTypes(step: GraphStep, visible: list[Any], known: list[Any], steps: Steps) -> None:
+def setTypes(step: GraphStep, visible: Sequence[object], known: list[Any], steps: Steps) -> None:
     """Record the dtypes of a step's outputs; of hidden outputs only if another step reads one."""
     for number, dtype in zip(step.visible, visible):
         known[number] = dtype
@@ -105,7 +111,7 @@ def readsHidden(step: GraphStep, steps: Steps) -> bool:
     return bool(step.module.hidden) and not steps.readValues.isdisjoint(step.outs[len(step.visible) :])
 
 
-def hiddenTypes(module: Any, dtypes: list[Any]) -> list[Any]:
+def hiddenTypes(module: Module, dtypes: Sequence[object]) -> list[np.dtype | None]:
     """The dtypes of a module's hidden outputs, which are not rounded to bfloat16; None for values without a dtype."""
     wide = [np.dtype(np.float32) if d is not None and isBfloat16(d) else d for d in dtypes]
     return [None if d is None or d.kind == "O" else d for d in module.hiddenTypeFrom(*wide)]
@@ -127,7 +133,7 @@ def inputTypes(steps: Steps, real: Any) -> list[Any]:
     return [declared.get(n) or asked.get(n, real) for n in steps.inputs]
 
 
-def takenTypes(steps: Steps, asked: list[Any], actual: list[Any]) -> list[Any]:
+def takenTypes(steps: Steps, asked: list[np.dtype], actual: list[np.dtype]) -> list[np.dtype]:
     """The dtype that each input is cast to. An input keeps its actual dtype if every rule accepts it, the graph
     computes in the same floats, and some step uses that dtype directly; otherwise it is cast to the `asked` one."""
     chosen = list(asked)
@@ -146,7 +152,7 @@ def takenTypes(steps: Steps, asked: list[Any], actual: list[Any]) -> list[Any]:
     return chosen
 
 
-def isComputed(steps: Steps, known: list[Any], number: int) -> bool:
+def isComputed(steps: Steps, known: list[np.dtype | None], number: int) -> bool:
     """True if some step that reads this value has an integer or boolean output."""
     return any(
         number in step.args[: step.inputs] and any(not isFloating(known[n]) for n in step.visible)
@@ -154,7 +160,7 @@ def isComputed(steps: Steps, known: list[Any], number: int) -> bool:
     )
 
 
-def dtypesFrom(step: GraphStep, inputDtypes: list[Any], steps: Steps) -> tuple[list[Any], Fault | None]:
+def dtypesFrom(step: GraphStep, inputDtypes: list[np.dtype | None], steps: Steps) -> tuple[list[Any], Fault | None]:
     """Infer the dtypes of a step's outputs, or the fault of its inputs; after a fault no dtype is known."""
     if inputDtypes and not any(d is not None for d in inputDtypes):
         return [None] * len(step.visible), None
@@ -172,7 +178,7 @@ def dtypesFrom(step: GraphStep, inputDtypes: list[Any], steps: Steps) -> tuple[l
     return dtypes, None
 
 
-def shapesFrom(step: GraphStep, inshapes: list[Any], steps: Steps) -> tuple[list[Any] | None, Fault | None]:
+def shapesFrom(step: GraphStep, inshapes: list[Shape | None], steps: Steps) -> tuple[list[Any] | None, Fault | None]:
     """Infer the shapes of a step's outputs, or the fault of its inputs."""
     try:
         result = step.module.dataShapeFrom(*inshapes)
@@ -213,7 +219,7 @@ def locate(fault: Fault, step: GraphStep, steps: Steps) -> Fault:
     )
 
 
-def checkRule(result: Any, step: GraphStep) -> None:
+def checkRule(result: Shape | list[Shape], step: GraphStep) -> None:
     """A shape rule gives a tuple, or a list of as many tuples as there are outputs."""
     outs = result if isinstance(result, list) else [result]
     if not all(isinstance(s, tuple) for s in outs) or len(outs) != len(step.visible):

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from puregraph.core.accumulate import isArray
 from puregraph.core.applied import checkMode, isMarked, isModified, modified
 from puregraph.core.base.fingerprint import fingerprint
 from puregraph.graph.steps import Steps
+
+if TYPE_CHECKING:
+    from puregraph.core.protocols import AnyArray
 
 MODE = attrgetter("module.isTraining")
 
@@ -38,7 +41,7 @@ class Pass(NamedTuple):
                 checkMode(step.module, train, step.path)
 
 
-def savedOf(steps: Steps, values: list[Any]) -> list[tuple[int, Any, Any]]:
+def savedOf(steps: Steps, values: list[AnyArray]) -> list[tuple[int, Any, Any]]:
     """Marks or fingerprints of the values that gradient rules read and a user can modify."""
     numbers, stored = steps.saved
     marks: list[tuple[int, Any, Any]] = []
@@ -52,8 +55,12 @@ def savedOf(steps: Steps, values: list[Any]) -> list[tuple[int, Any, Any]]:
 
 
 def storeGrads(
-    grads: list[Any], inputs: list[Any], paramGrads: list[tuple[Any, Any]], scale: float, momentum: float
-) -> Any:
+    grads: list[Any],
+    inputs: list[AnyArray],
+    paramGrads: list[tuple[Any, Any]],
+    scale: float,
+    momentum: float,
+) -> list[AnyArray | None]:
     """Store the parameter gradients; return the input gradients, in memory of their own."""
     taken = {id(g) for g in grads}
     for param, new in paramGrads:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from puregraph.core.errors import GraphError, GraphWarning
 from puregraph.core.errors.userwarning import warnUser
@@ -11,15 +11,18 @@ from puregraph.core.traversal import parents
 from puregraph.graph.lookup import few
 from puregraph.graph.node import Node
 
+if TYPE_CHECKING:
+    from puregraph.core.linkednode import Parents
 
-def asList(outputs: Any) -> list[Any]:
+
+def asList(outputs: Parents) -> list[Any]:
     """Outputs as a list; `(node, slot)` is one output."""
     if isinstance(outputs, tuple) and len(outputs) == 2 and not isinstance(outputs[1], (Node, tuple)):
         return [outputs]
     return list(outputs) if isinstance(outputs, (list, tuple)) else [outputs]
 
 
-def edgesOf(output: Any) -> list[tuple[Node, int]]:
+def edgesOf(output: Parents) -> list[tuple[Node, int]]:
     """The edges of one output: a Node or (node, slot)."""
     node, slots = output if isinstance(output, tuple) and len(output) == 2 else (output, None)
     if not isinstance(node, Node):

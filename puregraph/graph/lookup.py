@@ -25,7 +25,7 @@ def nodeNamed(graph: Any, name: str) -> Node:
     raise GraphError(f"{graph.title()} has no node {name!r}; it has {', '.join(nearest(name, graph.allNames()))}")
 
 
-def setInside(graph: Any, name: str, value: Any) -> None:
+def setInside(graph: Any, name: str, value: object) -> None:
     """Set the mode or precision of a graph and of every module and graph inside it."""
     vars(graph)[name] = value
     if name == "isTraining":

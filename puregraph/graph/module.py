@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from functools import cache
 from inspect import getattr_static
 from itertools import takewhile
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -25,6 +25,13 @@ from puregraph.core.parameterized import Parameterized
 from puregraph.core.shape import asShape, asValue, fits, product, valueOf
 from puregraph.core.tracer import tracerOf
 from puregraph.graph.node import Node
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from puregraph.core.dim import Size
+    from puregraph.core.protocols import AnyArray
+    from puregraph.core.rules import Rule
 
 Shape = tuple[Any, ...]
 PARAMETER = (
@@ -53,7 +60,7 @@ class Inputs(NamedTuple):
             raise GraphError(f"{owner}: wanted a dict with {what} for each input ({wanted}), got {names}")
         return [named[name] for name in self.names]
 
-    def fill(self, data: Any, owner: Any) -> list[Any]:
+    def fill(self, data: Any, owner: Node) -> list[Any]:
         """One value per input, from a single value, or a list for several inputs."""
         several = self.variadic or len(self.names) != 1
         values = list(data) if several and isinstance(data, (list, tuple)) else [data]
@@ -75,7 +82,7 @@ class Signature(NamedTuple):
 
 
 @cache
-def signature(rule: Any) -> Signature:
+def signature(rule: Rule) -> Signature:
     """Read once, from its text, what an `updateData` takes."""
     positional, optional, variadic = [], [], None
     parameters = list(inspect.signature(rule).parameters.values())[1:]
@@ -94,7 +101,7 @@ class LastCall:
 
     __slots__ = ("data", "grad", "values")
 
-    def __init__(self, values: Applied | None, data: Any):
+    def __init__(self, values: Applied | None, data: AnyArray):
         self.values, self.data, self.grad = values, data, None
 
 
@@ -180,7 +187,7 @@ class Module(KeepsLastCall, KeepsInitArgs, Parameterized):
     isGraph = False  # whether it is nodes between inputs and outputs, which unfold into steps
     unversioned = frozenset(("lastCall", "data", "grad"))
 
-    def __init_subclass__(cls, **options: Any) -> None:
+    def __init_subclass__(cls, **options: object) -> None:
         """Constructors have their annotated arguments checked, and shape rules get symbols as Dims, not as texts."""
         super().__init_subclass__(**options)
         if "__init__" in vars(cls):
@@ -192,7 +199,7 @@ class Module(KeepsLastCall, KeepsInitArgs, Parameterized):
         if "dataShapeFrom" in vars(cls):
             cls.dataShapeFrom = withDims(cls.dataShapeFrom)  # type: ignore[method-assign]
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+    def __new__(cls, *args: object, **kwargs: object) -> Self:
         if args and not cls.isGraph and cls.__module__.startswith("puregraph.") and isinstance(args[0], (Node, list)):
             refuseNodes(cls, args)
         return super().__new__(cls, *args, **kwargs)
@@ -223,7 +230,7 @@ class Module(KeepsLastCall, KeepsInitArgs, Parameterized):
         """
         return inferredType(self, dtypes)
 
-    def valueFrom(self, *shapes: Any) -> Any:
+    def valueFrom(self, *shapes: Any) -> AnyArray | None:
         """The elements of the output (a list where there are several) ahead of data, as an array; None: not known."""
         values = [None if s is None else valueOf(s) for s in shapes]
         if not self.followsValues or any(v is None and s is not None for v, s in zip(values, shapes)):
@@ -253,7 +260,7 @@ class Module(KeepsLastCall, KeepsInitArgs, Parameterized):
         need(fits(gradShape, wanted), f"a gradient of shape {wanted}", gradShape)
         return shapes[0] if len(shapes) == 1 else list(shapes)
 
-    def flopsFrom(self, *shapes: Any, **options: Any) -> Any:
+    def flopsFrom(self, *shapes: Any, **options: Any) -> Size:
         """Arithmetic operations of one forward pass: by `flopsPerElement`, else one for each element of the output."""
         if self.flopsPerElement is not None:
             return self.flopsPerElement * product(shapes[0])
@@ -282,7 +289,7 @@ class Module(KeepsLastCall, KeepsInitArgs, Parameterized):
             return Inputs((*free, variadic), (), True)
         return Inputs(free, tuple([n for n in optional if n in free]) if optional else ())
 
-    def checkAbsent(self, name: str, value: Any) -> None:
+    def checkAbsent(self, name: str, value: object) -> None:
         """Refuse anything but a parameter or state in place of one that was left out."""
         isLeftOut = name in vars(self) and name in signature(type(self).updateData).names
         if isLeftOut and not isinstance(value, PARAMETER):
@@ -305,7 +312,7 @@ class Module(KeepsLastCall, KeepsInitArgs, Parameterized):
         """The parameters and states that the rules take; None for one that was left out."""
         return [getattr(self, name) for name in self.ruleNames]
 
-    def ruleValues(self) -> list[Any]:
+    def ruleValues(self) -> list[AnyArray | None]:
         return [None if p is None else p.materialize() for p in self.ruleParams()]
 
     def needs(self, inputs: list[Any], updGrad: bool = True, updParamGrads: bool = True) -> tuple[bool, ...]:
@@ -346,7 +353,7 @@ class Module(KeepsLastCall, KeepsInitArgs, Parameterized):
     @takes(updParamGrads=Flag, updGrad=Flag, scale=Number, momentum=Number)
     def backward(
         self,
-        grad: Any = None,
+        grad: Any | None = None,
         updParamGrads: bool = True,
         updGrad: bool = True,
         scale: float = 1.0,
@@ -400,21 +407,21 @@ def unpacked(result: Any) -> Any:
     return list(result) if type(result) is tuple else result
 
 
-def withDims(rule: Any) -> Any:
+def withDims(rule: Rule) -> Rule:
     """A shape rule whose symbols may be given as plain texts."""
 
     @functools.wraps(rule)
-    def shapeRule(self: Any, *shapes: Any, **options: Any) -> Any:
+    def shapeRule(self: Module, *shapes: Any, **options: Any) -> Any:
         return rule(self, *[asShape(s) if hasText(s) else s for s in shapes], **options)
 
     return shapeRule
 
 
-def shapesAlone(rule: Any) -> Any:
+def shapesAlone(rule: Rule) -> Rule:
     """Wrap a rule of hidden shapes to accept its old form, pairs of shape and dtype, with a warning."""
 
     @functools.wraps(rule)
-    def hiddenShapes(self: Any, *shapes: Any, **options: Any) -> Any:
+    def hiddenShapes(self: Module, *shapes: Any, **options: Any) -> Any:
         results = rule(self, *shapes, **options)
         if any(isinstance(s, tuple) and len(s) == 2 and isinstance(s[0], tuple) for s in results):
             text = f"{type(self).__name__}.hiddenShapeFrom gives shapes alone now: give the dtypes in hiddenTypeFrom"
@@ -435,7 +442,7 @@ def isFloat(x: Any) -> bool:
     return not hasattr(x, "dtype") or isFloating(x.dtype)
 
 
-def holdsNode(value: Any) -> bool:
+def holdsNode(value: object) -> bool:
     """True for a Node, or a list or tuple with one inside.
 
     Raises    GraphError for a Module, which is no value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import repeat
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -31,6 +31,12 @@ from puregraph.core.machinememory import needOutputs
 from puregraph.core.rules import RuleContext, gradientRule, readBy
 from puregraph.core.shape import FreshSymbols, withValues
 
+if TYPE_CHECKING:
+    from puregraph.core.linkednode import Parents
+    from puregraph.core.protocols import AnyArray
+    from puregraph.core.shape import Shape
+    from puregraph.graph.module import Inputs, Module
+
 NUMERIC = (
     "puregraph.modules.",
     "puregraph.modules.costs.",
@@ -38,7 +44,7 @@ NUMERIC = (
 )  # what computes with numbers alone
 
 
-def refuseLarge(error: Exception, module: Any, inputs: Sequence[Any], path: str, label: str) -> None:
+def refuseLarge(error: Exception, module: Module, inputs: Sequence[Any], path: str, label: str) -> None:
     """Raises    ShapeError in place of the error of a rule whose outputs are larger than the memory of this machine"""
     if isinstance(error, PuregraphError) or not isinstance(error, (MemoryError, ValueError, OverflowError)):
         return
@@ -66,7 +72,7 @@ class Node(LinkedNode):
     def __init__(
         self,
         mod: Any,
-        parents: Any = None,
+        parents: Parents = None,
         name: str | None = None,
         rule: str | None = None,
         keywords: dict[str, Any] | None = None,
@@ -80,7 +86,7 @@ class Node(LinkedNode):
 
     # Forward ----------------------------------------------------------------------------------------------------------
 
-    def forward(self, data: Any = None) -> None:
+    def forward(self, data: Any | None = None) -> None:
         """Run this node on `data` and every later node whose parents all have data."""
 
         def visit(node: Node) -> None:
@@ -127,7 +133,7 @@ class Node(LinkedNode):
         self.grad = None
         self.made = visible[0] if len(visible) == 1 else list(visible)
 
-    def read(self, parent: Node, slot: int) -> Any:
+    def read(self, parent: Node, slot: int) -> AnyArray | None:
         """One output of a parent.
 
         Raises    DataError if it has none yet
@@ -139,7 +145,7 @@ class Node(LinkedNode):
             )
         return parent.output(slot)
 
-    def checkInputs(self, inputs: list[Any], spec: Any) -> None:
+    def checkInputs(self, inputs: list[Any], spec: Inputs) -> None:
         """Refuse missing inputs and unsupported values; for numeric modules, also arrays of anything but numbers."""
         names, optional, _ = spec
         takesNumbers = type(self.module).__module__.startswith(NUMERIC)
@@ -211,7 +217,7 @@ class Node(LinkedNode):
 
     def backward(
         self,
-        grad: Any = None,
+        grad: AnyArray | None = None,
         updParamGrads: bool = True,
         updGrad: bool = True,
         scale: float = 1.0,
@@ -234,7 +240,12 @@ class Node(LinkedNode):
             node.pullBack(out, updParamGrads, updGrad or bool(node.bwds), scale, 1.0)
 
     def updateGrad(
-        self, grad: Any, updParamGrads: bool = True, updGrad: bool = True, scale: float = 1.0, momentum: float = 0.0
+        self,
+        grad: AnyArray | None,
+        updParamGrads: bool = True,
+        updGrad: bool = True,
+        scale: float = 1.0,
+        momentum: float = 0.0,
     ) -> None:
         """Compute the gradients of the module's parameters and inputs from its output gradient.
 
@@ -277,7 +288,7 @@ class Node(LinkedNode):
             if needed:
                 param.store(new, scale, momentum, alias=new is grad)
 
-    def buildOutGrad(self, grad: Any = None, inside: set[Node] | None = None) -> Any:
+    def buildOutGrad(self, grad: Any | None = None, inside: set[Node] | None = None) -> Any:
         """The gradient of the output (a list where there are several): the sum over its readers, or `grad` if none.
 
         `inside` limits the readers to those nodes.
@@ -313,7 +324,7 @@ class Node(LinkedNode):
         several = isinstance(grad, list)
         return [(e, grad[i] if several else grad) for i, e in enumerate(self.sources) if e is not None]
 
-    def gradShapeFrom(self, outshapes: Any, shapes: dict) -> None:
+    def gradShapeFrom(self, outshapes: Shape | list[Shape], shapes: dict) -> None:
         """Infer the shape of this node's `grad`, after `dataShapeFrom`, into `shapes[self]`; no data needed.
 
         `outshapes` is the shape of the gradient that comes from outside, for a node without readers.
@@ -327,7 +338,7 @@ class Node(LinkedNode):
         except ShapeError as error:
             raise located(error, self.name, self.label) from None
 
-    def buildOutGradShape(self, outshapes: Any, shapes: dict) -> Any:
+    def buildOutGradShape(self, outshapes: Shape | list[Shape], shapes: dict) -> Shape | list[Shape]:
         """The shape of the output's gradient: that of the output, or `outshapes` for a node without readers."""
         return self.shape if self.fwds or outshapes is None else outshapes
 
@@ -361,7 +372,7 @@ def isNothing(grad: Any) -> bool:
     return grad is None or isinstance(grad, list) and all(g is None for g in grad)
 
 
-def shapeAt(node: Node, slot: int, shapes: dict) -> Any:
+def shapeAt(node: Node, slot: int, shapes: dict) -> Shape:
     """The shape of one output of a node, be it a hidden one."""
     shape, count = lookup(shapes, node), len(node.module.outputNames)
     if slot >= count:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from puregraph.core.base.dtype import isFloating
 from puregraph.core.errors import GraphError, GraphWarning, UnknownAttributeError, plural
@@ -19,6 +19,12 @@ from puregraph.graph.node import Node
 from puregraph.graph.steps import GraphStep, Steps
 from puregraph.graph.unfolding import graphsIn, inputCounts, inputSpecOf, nestedVersions, outputNamesOf, unfold
 
+if TYPE_CHECKING:
+    import numpy as np
+    from typing_extensions import Self
+
+    from puregraph.core.linkednode import Parents
+
 
 class NodeGraph(Module):
     """The static part of a Graph: nodes in a fixed order, their paths, the arrays that they hold, and the flat steps.
@@ -31,7 +37,7 @@ class NodeGraph(Module):
     data: Any = None
     grad: Any = None
 
-    def __init__(self, inputs: Any, outputs: Any, name: str | None = None):
+    def __init__(self, inputs: Any, outputs: Parents, name: str | None = None):
         super().__init__(name)
         self.version = 0
         if not asList(outputs):
@@ -169,16 +175,16 @@ class NodeGraph(Module):
                 yield path, array, owners.setdefault(id(array), path)
 
     @property
-    def dtype(self) -> Any:
+    def dtype(self) -> np.dtype | None:
         """The dtype that the graph computes in: its floating parameters'; None where it has none."""
         return next((p.dtype for _, p, _ in self.stored("params") if isFloating(p.dtype)), None)
 
-    def freeze(self) -> Any:
+    def freeze(self) -> Self:
         for module in self.modules().values():
             module.freeze()
         return self
 
-    def unfreeze(self) -> Any:
+    def unfreeze(self) -> Self:
         for module in self.modules().values():
             module.unfreeze()
         return self
@@ -191,7 +197,7 @@ class NodeGraph(Module):
     def trainMode(self) -> Any:
         return self.mode(True)
 
-    def evalMode(self) -> Any:
+    def evalMode(self) -> Self:
         return self.mode(False)
 
     def mode(self, train: bool) -> Any:
@@ -210,7 +216,7 @@ class NodeGraph(Module):
         """The paths of all nodes, of those in nested graphs too."""
         return list(dict.fromkeys([*self.paths.values(), *(s.path for s in self.steps().items)]))
 
-    def __getitem__(self, key: Any) -> Any:
+    def __getitem__(self, key: Any) -> Module:
         """A module by its path, or by its index in the order of execution."""
         if isinstance(key, str):
             return self.getNodeByName(key).module

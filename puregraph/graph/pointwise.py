@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,6 +22,11 @@ from puregraph.ops.formula.formula import numpyFrom
 from puregraph.ops.formula.optable import LOGICAL
 from puregraph.ops.formula.symbolic import symbolicValue
 from puregraph.ops.reduction.reference import unbroadcast
+
+if TYPE_CHECKING:
+    from puregraph.core.protocols import AnyArray
+    from puregraph.core.shape import Shape
+    from puregraph.ops.formula.interpreter import Interpreter
 
 PARAMETER = (Param, State)
 GRAD, OUTPUT = "_grad", "_y"  # the gradient of the output, and the output itself, in formulas of gradients
@@ -53,7 +58,7 @@ class Pointwise(Module):
     formula: Any = None
     inputs: tuple[str, ...] = ()
 
-    def __init_subclass__(cls, **options: Any) -> None:
+    def __init_subclass__(cls, **options: object) -> None:
         super().__init_subclass__(**options)
         doc = vars(cls).get("__doc__") or ""
         if isinstance(vars(cls).get("formula"), str) and "Shapes" not in doc:
@@ -118,7 +123,7 @@ class Pointwise(Module):
         """True if the formula is just an input, as `1 * x` is."""
         return self.formula == Formula(self.order[0])
 
-    def dataShapeFrom(self, *shapes: Any) -> Any:
+    def dataShapeFrom(self, *shapes: Shape) -> Any:
         return broadcast(*shapes, *(p.shape for p in self.ruleParams() if p is not None))
 
     def dataTypeFrom(self, *dtypes: Any) -> Any:
@@ -148,7 +153,7 @@ class Pointwise(Module):
             return np.broadcast_to(y, broadcast(*[x.shape for x in arguments])).copy()
         return y
 
-    def derivative(self, grad: Any, *values: Any, needs: tuple[bool, ...]) -> tuple:
+    def derivative(self, grad: AnyArray, *values: AnyArray, needs: tuple[bool, ...]) -> tuple:
         """grad * dy/dx for every argument x that needs it."""
         *arguments, y = values
         grads = iter(pullback(self.formula, self.order, needs)(grad, *arguments, y))
@@ -212,7 +217,7 @@ def gradients(formula: Formula, names: tuple[str, ...]) -> tuple[Formula, ...]:
 
 
 @lru_cache(maxsize=REMEMBERED)
-def pullback(formula: Formula, names: tuple[str, ...], needs: tuple[bool, ...]) -> Any:
+def pullback(formula: Formula, names: tuple[str, ...], needs: tuple[bool, ...]) -> Interpreter:
     """The numpy function (grad, *arguments, y) -> the gradients that are needed, before they are summed back."""
     wanted = [d for d, needed in zip(gradients(formula, names), needs) if needed]
     grad, output = besides(names)
@@ -227,6 +232,6 @@ def besides(names: tuple[str, ...]) -> tuple[str, str]:
     return grad, output
 
 
-def asGradient(derivative: Any, grad: Any, shape: Any) -> Any:
+def asGradient(derivative: Any, grad: Any, shape: Any) -> AnyArray:
     """A gradient formula's result in the shape of its argument; a derivative of 0 is a single number."""
     return unbroadcast(derivative, shape) if derivative.ndim == grad.ndim else np.zeros_like(grad, shape=shape)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import pairwise
 from numbers import Integral
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from puregraph.core.arguments import Whole, takes
 from puregraph.core.errors import GraphError, GraphWarning
@@ -16,13 +16,16 @@ from puregraph.graph.input import Input
 from puregraph.graph.module import Module
 from puregraph.graph.node import Node
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 
 class ModuleList(Graph):
     """A Graph that is built from a list of modules, and built again when the list is edited."""
 
     itemNodes: list[Node] = []  # the node of each module; a blueprint makes a list without its constructor
 
-    def __init__(self, *modules: Any, name: str | None = None):
+    def __init__(self, *modules: Module, name: str | None = None):
         Module.__init__(self, name)
         items = modules[0] if len(modules) == 1 and isinstance(modules[0], (list, tuple)) else modules
         self.version = 0
@@ -72,12 +75,12 @@ class ModuleList(Graph):
         self.edit([*self.items, module])
         return self
 
-    def extend(self, modules: Iterable[Module]) -> Any:
+    def extend(self, modules: Iterable[Module]) -> Graph:
         self.edit([*self.items, *modules])
         return self
 
     @takes(index=Whole)
-    def insert(self, index: int, module: Module) -> Any:
+    def insert(self, index: int, module: Module) -> Graph:
         items = list(self.items)
         items.insert(index, module)
         self.edit(items)
@@ -90,7 +93,7 @@ class ModuleList(Graph):
         self.edit(items)
         return gone
 
-    def indexOf(self, key: Any) -> int:
+    def indexOf(self, key: object) -> int:
         if isinstance(key, str):
             for index, node in enumerate(self.itemNodes):
                 if self.paths[node] == key:
@@ -102,7 +105,7 @@ class ModuleList(Graph):
             raise IndexError(f"{self.title()}: wanted the index of a module, {names}, or its name, got {key!r:.60}")
         return range(len(self.items))[key]
 
-    def __getitem__(self, key: Any) -> Any:
+    def __getitem__(self, key: object) -> Any:
         """A module by index or name (`"block.conv"` looks inside); a slice shares its modules."""
         if isinstance(key, slice):
             return type(self)(*self.items[key])
@@ -110,15 +113,15 @@ class ModuleList(Graph):
             return self.getNodeByName(key).module
         return self.items[self.indexOf(key)]
 
-    def __setitem__(self, key: Any, module: Module) -> None:
+    def __setitem__(self, key: object, module: Module) -> None:
         items = list(self.items)
         items[self.indexOf(key)] = module
         self.edit(items)
 
-    def __delitem__(self, key: Any) -> None:
+    def __delitem__(self, key: object) -> None:
         self.pop(self.indexOf(key))
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> Iterator[Module]:
         return iter(self.items)
 
     def __len__(self) -> int:
@@ -135,7 +138,7 @@ class ModuleList(Graph):
         self.ask(rules)
 
 
-def moduleInstead(value: Any) -> str:
+def moduleInstead(value: object) -> str:
     """A hint for a value that is not a module; empty if there is none."""
     if isinstance(value, type):
         return f"; make one: {value.__name__}(...)"

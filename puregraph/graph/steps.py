@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,6 +16,10 @@ from puregraph.core.machinememory import needOutputs
 from puregraph.core.param import DerivedKind
 from puregraph.core.rules import readBy
 from puregraph.graph.node import Node, located
+
+if TYPE_CHECKING:
+    from puregraph.core.protocols import AnyArray
+    from puregraph.graph.module import Module
 
 ABSENT = 0  # the number of the value that is always None: an optional input or parameter that was left out
 
@@ -254,7 +258,7 @@ class Steps:
         return values
 
 
-def explain(error: Exception, step: GraphStep, values: list[Any]) -> None:
+def explain(error: Exception, step: GraphStep, values: list[AnyArray]) -> None:
     """Add the step to the error of its rule.
 
     Raises    ShapeError in place of a foreign error, if the step does not accept these shapes
@@ -267,7 +271,9 @@ def explain(error: Exception, step: GraphStep, values: list[Any]) -> None:
     addLocation(error, f"at '{step.path}' ({step.label}): given {show(shapes)}")
 
 
-def misfitOf(step: GraphStep, shapes: list[Any], types: Sequence[Any] = ()) -> ShapeError | None:
+def misfitOf(
+    step: GraphStep, shapes: list[tuple[int, ...] | None], types: Sequence[np.dtype | None] = ()
+) -> ShapeError | None:
     """The error of a step whose shape rule refuses these shapes, once sizes that depend on the data are there.
 
     Outputs that are larger than the memory are refused as well.
@@ -281,7 +287,7 @@ def misfitOf(step: GraphStep, shapes: list[Any], types: Sequence[Any] = ()) -> S
     return None
 
 
-def apart(result: tuple, stored: list[Any]) -> tuple:
+def apart(result: tuple, stored: list[AnyArray | None]) -> tuple:
     """A rule's results; views of a parameter or state are copied, so that no result shares its memory."""
     kept = [a for a in stored if type(a) is np.ndarray]
     return tuple(
@@ -289,18 +295,18 @@ def apart(result: tuple, stored: list[Any]) -> tuple:
     )
 
 
-def inputNames(module: Any, count: int) -> list[str]:
+def inputNames(module: Module, count: int) -> list[str]:
     """The name of each of `count` inputs; a variadic module's inputs share one name."""
     names = module.arguments
     return [names[min(i, len(names) - 1)] for i in range(count)]
 
 
-def shapeOnly(x: Any) -> Any:
+def shapeOnly(x: Any) -> AnyArray | None:
     """A zero-stride stand-in with x's shape and dtype; other values are returned unchanged."""
     return spread(x, x.shape, x.dtype) if isArray(x) else x
 
 
-def spread(like: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+def spread(like: AnyArray | None, shape: tuple[int, ...], dtype: np.dtype) -> AnyArray:
     """Zeros that take the memory of one, where `like` is stored."""
     zero = np.zeros_like(like, shape=(1,), dtype=dtype).reshape(())  # CuPy takes shape=() for none
     return np.broadcast_to(zero, shape)

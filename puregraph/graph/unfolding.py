@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING
 
 from puregraph.core.errors import GraphError, plural
 from puregraph.core.traversal import postorder
@@ -12,13 +12,18 @@ from puregraph.graph.module import Inputs
 from puregraph.graph.node import Node
 from puregraph.graph.steps import ABSENT, Steps
 
+if TYPE_CHECKING:
+    from typing import Any
+
+    from puregraph.graph.nodegraph import NodeGraph
+
 
 def onlyGraphs(nodes: Iterable[Node]) -> list[Any]:
     """The graphs that stand at some nodes."""
     return [node.module for node in nodes if node.module.isGraph]
 
 
-def graphsIn(graph: Any) -> list[Any]:
+def graphsIn(graph: Any) -> list[NodeGraph]:
     """The graphs that stand at the nodes of a graph."""
     return onlyGraphs(graph.nodes)
 

@@ -31,7 +31,7 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -39,6 +39,9 @@ from puregraph.core.device import isDeviceArray, toHost
 from puregraph.core.tracer import tracerOf
 from puregraph.ops.cuda.runtime import runner
 from puregraph.ops.operation import ArrayOp
+
+if TYPE_CHECKING:
+    from puregraph.core.protocols import AnyArray
 
 registry: dict[str, Kernel] = {}
 CHANNELSLAST, HEADSLAST, LIKEFIRST = "channels last", "heads last", "like the first argument"
@@ -124,7 +127,7 @@ class Kernel(ArrayOp):
             raise ValueError(f"kernel {self.name} has an implementation {kind!r} already")
         return self
 
-    def __call__(self, *arguments: Any, **options: Any) -> Any:
+    def __call__(self, *arguments: Any, **options: object) -> Any:
         tracer = tracerOf(arguments)
         if tracer is not None:
             return tracer.handle(self, arguments, options)
@@ -136,7 +139,7 @@ class Kernel(ArrayOp):
                 return result
         return self.reference(*arguments, **options)
 
-    def onDevice(self, *arguments: Any, **options: Any) -> Any:
+    def onDevice(self, *arguments: object, **options: object) -> Any:
         """The result on the GPU: by launches, else by the implementation for CuPy arrays, else through the host."""
         if "cuda" in self.implementations and self.shapeRule is not None:
             result = self.launched(*arguments, **options)
@@ -144,7 +147,7 @@ class Kernel(ArrayOp):
                 return result
         return self.implementations.get("device", self.throughHost)(*arguments, **options)
 
-    def launched(self, *arguments: Any, **options: Any) -> Any:
+    def launched(self, *arguments: object, **options: object) -> Any:
         """The result of the launches that its implementation describes; NotImplemented where there are none."""
         outline = self.shapeRule(*arguments, **options)  # type: ignore[misc]
         several = isinstance(outline, list)
@@ -155,7 +158,7 @@ class Kernel(ArrayOp):
         runner.run(launches)
         return tuple(outs) if several else outs[0]
 
-    def throughHost(self, *arguments: Any, **options: Any) -> Any:
+    def throughHost(self, *arguments: object, **options: object) -> Any:
         """The reference on copies of the arguments; arrays among its results go to the GPU."""
         arguments, options = eachLeaf(bringHome, (arguments, options))
         return eachLeaf(sendBack, self.reference(*arguments, **options))
@@ -175,7 +178,7 @@ def kernel(reference: Callable[..., Any]) -> Kernel:
 class CompositeKernel(Kernel):
     """A function that a compiled step takes as one call, and that everything else sees through to what it calls."""
 
-    def __call__(self, *arguments: Any, **options: Any) -> Any:
+    def __call__(self, *arguments: Any, **options: object) -> Any:
         tracer = tracerOf(arguments)
         if tracer is not None and tracer.takesComposites:
             return tracer.handle(self, arguments, options)
@@ -199,14 +202,14 @@ def useFast(wanted: bool) -> ExitStack:
     return undo
 
 
-def holdsDeviceArray(value: Any) -> bool:
+def holdsDeviceArray(value: object) -> bool:
     """True if a value, or anything inside its tuples, lists and dicts, is a CuPy array."""
     if isinstance(value, dict):
         value = tuple(value.values())
     return any(map(holdsDeviceArray, value)) if isinstance(value, (tuple, list)) else isDeviceArray(value)
 
 
-def eachLeaf(function: Callable[[Any], Any], value: Any) -> Any:
+def eachLeaf(function: Callable[[Any], Any], value: object) -> Any:
     """The value with a function applied to all that its tuples, lists and dicts hold."""
     if isinstance(value, dict):
         return {key: eachLeaf(function, part) for key, part in value.items()}
@@ -216,7 +219,7 @@ def eachLeaf(function: Callable[[Any], Any], value: Any) -> Any:
     return function(value)
 
 
-def bringHome(leaf: Any) -> Any:
+def bringHome(leaf: AnyArray | int) -> AnyArray | int:
     """A CuPy array as a numpy array; anything else unchanged."""
     return toHost(leaf) if isDeviceArray(leaf) else leaf
 

@@ -17,7 +17,7 @@ PARTS: dict[str, dict[str, type]] = {
 }
 
 
-def checkKeys(part: Any, where: str, kinds: dict[str, type]) -> None:
+def checkKeys(part: object, where: str, kinds: dict[str, type]) -> None:
     """Check that a part is an object whose values under these keys have these types.
 
     Raises    CheckpointError naming the part and the key
@@ -91,7 +91,7 @@ def checkNode(node: Any, where: str) -> None:
             checkRow(parent, f"{where}, its parent", "[node, slots, argument]", 3)
 
 
-def checkRow(row: Any, where: str, wanted: str, count: int) -> None:
+def checkRow(row: object, where: str, wanted: str, count: int) -> None:
     """Check a list and its length."""
     if type(row) is not list or len(row) != count:
         raise CheckpointError(f"{where}: wanted {wanted}, got {brief(row)}")

@@ -160,10 +160,10 @@ class BlueprintWriter:
         slots = None if link.slots is None else list(link.slots)
         return [index[link.node], slots, link.argument]
 
-    def value(self, value: Any, where: str) -> Any:
+    def value(self, value: object, where: str) -> Any:
         return encode(value, where, lambda v: self.special(v, where))
 
-    def special(self, value: Any, where: str) -> Any:
+    def special(self, value: object, where: str) -> Any:
         if isinstance(value, Module):
             return {"module": self.index[id(value)]}
         if isinstance(value, type) and issubclass(value, (Module, Function)):
@@ -190,7 +190,7 @@ def parts(module: Module) -> Iterator[tuple[str, Module]]:
     yield from modulesIn(list(ownAttributes(module).values()))
 
 
-def modulesIn(value: Any) -> Iterator[tuple[str, Module]]:
+def modulesIn(value: object) -> Iterator[tuple[str, Module]]:
     """The modules somewhere in a value; one that is nested without end is named when it is encoded."""
     stack = [(value, 0)]
     while stack:

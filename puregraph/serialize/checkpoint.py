@@ -24,7 +24,7 @@ from contextlib import contextmanager, nullcontext
 from functools import partial
 from importlib import import_module
 from operator import methodcaller
-from typing import Any, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import numpy as np
 
@@ -52,6 +52,11 @@ from puregraph.serialize.classnames import classNamed, nameOf
 from puregraph.serialize.loadreport import LoadReport, listed, match
 from puregraph.serialize.nativefile import NativeFile, require
 from puregraph.serialize.openfile import folderOf, openFile
+
+if TYPE_CHECKING:
+    from puregraph.core.protocols import AnyArray, StrPath
+    from puregraph.graph.module import Module
+    from puregraph.serialize.weights.loading import MappedWeights
 
 
 class LoadedCheckpoint(NamedTuple):
@@ -94,7 +99,11 @@ class DividedState(NamedTuple):
 
 
 def save(
-    path: Any, graph: Graph, optimizer: Any = None, extra: Any = None, state: DividedState | None = None
+    path: StrPath | None,
+    graph: Graph,
+    optimizer: Optimizer | None = None,
+    extra: object = None,
+    state: DividedState | None = None,
 ) -> bytes | None:
     """Write a graph, and if given an optimizer and `extra`; whatever happens, the old file or the new one is there.
 
@@ -122,7 +131,7 @@ HEAD = 512  # bytes that a format is recognised by
 
 
 def collect(
-    graph: Graph, optimizer: Any, extra: Any, divided: DividedState | None = None
+    graph: Graph, optimizer: Optimizer | None, extra: object, divided: DividedState | None = None
 ) -> tuple[list[Fetched], dict[str, Any]]:
     """The arrays to write, each with a function that fetches it, and the JSON about them."""
     about: dict[str, Any] = {"blueprint": toBlueprint(graph), "optimizer": None}
@@ -147,7 +156,7 @@ def collect(
         }
     extras: list[Fetched] = []
 
-    def special(value: Any) -> Any:
+    def special(value: object) -> Any:
         if isinstance(value, np.ndarray) or device.isDeviceArray(value):
             extras.append(arrayOf(f"extra/{len(extras)}", value))
             return {"array": len(extras) - 1}
@@ -157,7 +166,7 @@ def collect(
     return arrays + extras, about
 
 
-def wholeOf(optimizer: Any) -> dict[str, Any]:
+def wholeOf(optimizer: Optimizer) -> dict[str, AnyArray]:
     """Return the state arrays of an optimizer, which must not be sharded."""
     sharded = [slot.path for slot in getattr(optimizer, "slots", ()) if slot.part is not None]
     if sharded:
@@ -167,7 +176,7 @@ def wholeOf(optimizer: Any) -> dict[str, Any]:
     return optimizer.state
 
 
-def partOf(graph: Graph, optimizer: Any) -> dict[str, str] | None:
+def partOf(graph: Graph, optimizer: Optimizer) -> dict[str, str] | None:
     """The paths in the graph of what an optimizer updates, by those that it has for them; None if that is all of it."""
     paths = {id(param): path for path, param in reversed(graph.params.items())}
     slots = getattr(optimizer, "slots", ())
@@ -191,7 +200,7 @@ def describe(made: InitRecorder, where: str) -> dict[str, Any]:
     """An optimizer or schedule as JSON: its class and its constructor's arguments."""
     where = f"{where} ({type(made).__name__})"
 
-    def special(value: Any) -> Any:
+    def special(value: object) -> Any:
         return {"recorded": describe(value, where)} if isinstance(value, InitRecorder) else None
 
     args, kwargs = made.initArgs
@@ -216,7 +225,7 @@ def remake(row: Any, isChanged: bool = True) -> Any:
     if not issubclass(cls, InitRecorder):
         raise CheckpointError(f"{row['class']!r:.80} is no optimizer or schedule")
 
-    def special(value: dict[str, Any]) -> Any:
+    def special(value: Mapping[str, object]) -> Any:
         return remake(value["recorded"], isChanged) if "recorded" in value else None
 
     args = [decode(v, special) for v in row["args"]]
@@ -301,7 +310,7 @@ def isForeign(file: BinaryIO, source: Any, mapping: NameOptions | None) -> bool:
     return reader is not None and reader.format not in FORMATS  # a format of FORMATS is asked for by its name
 
 
-def foreignSource(source: Any, mapping: NameOptions | None) -> Any:
+def foreignSource(source: Any, mapping: NameOptions | None) -> MappedWeights:
     """The arrays of a file of weights, or of a dict of arrays, as those of a graph."""
     from puregraph.serialize.weights.loading import MappedWeights, storedFrom
     from puregraph.serialize.weights.readers import readWeights
@@ -311,7 +320,7 @@ def foreignSource(source: Any, mapping: NameOptions | None) -> Any:
 
 
 @takes(path=FileSource, format=optional(Text))
-def load(path: Any, format: str | None = None) -> LoadedCheckpoint:
+def load(path: StrPath, format: str | None = None) -> LoadedCheckpoint:
     """Load everything in a file: the graph from its blueprint, the optimizer set up on it, and `extra`.
 
     The graph is in evalMode. A Trainer trains it as it is; call `graph.trainMode()` before a training loop of your own.
@@ -331,7 +340,7 @@ def load(path: Any, format: str | None = None) -> LoadedCheckpoint:
 
 
 @takes(path=FileSource, format=optional(Text))
-def loadGraph(path: Any, format: str | None = None) -> Graph:
+def loadGraph(path: StrPath, format: str | None = None) -> Graph:
     """The graph of a file, in evalMode, rebuilt from its blueprint, whatever it was trained with; see `load`."""
     with uncollected(), opened(path, format) as source:
         graph = source.graph().evalMode()
@@ -340,9 +349,9 @@ def loadGraph(path: Any, format: str | None = None) -> Graph:
 
 
 def loadInto(
-    path: Any,
+    path: StrPath,
     graph: Graph,
-    optimizer: Any = None,
+    optimizer: Optimizer | None = None,
     strict: bool = True,
     root: str | None = None,
     format: str | None = None,
@@ -364,7 +373,7 @@ def loadInto(
         return bring(source, graph, optimizer if source.optimizer else None, strict, only)
 
 
-def holderOfPart(graph: Graph, part: list[str] | None) -> Any:
+def holderOfPart(graph: Graph, part: list[str] | None) -> Module:
     """Return the module of a graph, or the graph, whose parameters have exactly these paths.
 
     Raises    CheckpointError if there is none
@@ -382,7 +391,7 @@ def holderOfPart(graph: Graph, part: list[str] | None) -> Any:
     )
 
 
-def checkOptimizer(row: dict[str, Any] | None, optimizer: Any, graph: Graph) -> None:
+def checkOptimizer(row: dict[str, Any] | None, optimizer: Optimizer, graph: Graph) -> None:
     """Check that the file holds an optimizer of the same class, for the same parameters."""
     if row is None:
         raise CheckpointError(f"it holds no optimizer; the {type(optimizer).__name__} given would start anew")
@@ -463,7 +472,7 @@ def selected(targets: dict[str, Stored], patterns: Iterable[str]) -> dict[str, S
     return {path: stored for path, stored in targets.items() if path in chosen}
 
 
-def putting(stored: Stored, value: Any) -> list[Callable[[], Any]]:
+def putting(stored: Stored, value: AnyArray) -> list[Callable[[], object]]:
     """Return the steps that set an array's values and give it a new version. An existing array is written in place."""
     renew = partial(vars(stored).__setitem__, "version", next(ARRAYVERSIONS))
     if stored.array is not None:
@@ -471,7 +480,7 @@ def putting(stored: Stored, value: Any) -> list[Callable[[], Any]]:
     return [partial(vars(stored).__setitem__, "array", aligned(fitting(value, stored.dtype))), renew]
 
 
-def assign(steps: list[Callable[[], Any]]) -> None:
+def assign(steps: list[Callable[[], object]]) -> None:
     """Take all steps, or none: they run within one call of compiled code, which no signal handler interrupts.
 
     Each step is such code itself, so that Python, which looks for signals between its own instructions, has no turn;
@@ -481,7 +490,7 @@ def assign(steps: list[Callable[[], Any]]) -> None:
         deque(map(methodcaller("__call__"), [*steps, partial(setattr, COUNTER, "version", object())]), maxlen=0)
 
 
-def contents(path: Any, format: str | None = None) -> Contents:
+def contents(path: StrPath, format: str | None = None) -> Contents:
     """Describe the content of a file without reading its arrays."""
     with opened(path, format) as source:
         if not isinstance(source, NativeFile):
@@ -497,7 +506,9 @@ WEIGHTS = (".safetensors", ".npz")  # files of weights alone
 
 
 @takes(path=optional(FileSource), optimizer=optional(OptimizerLike))
-def saveGraph(self: Graph, path: Any, optimizer: Any = None, extra: Any = None, names: Any = None) -> bytes | None:
+def saveGraph(
+    self: Graph, path: Any, optimizer: Any | None = None, extra: Any | None = None, names: Any = None
+) -> bytes | None:
     """Write this graph, and if given an optimizer and `extra`, to a file, or for None to bytes; see `save`.
 
     A path that ends with `.safetensors` or `.npz` takes the weights alone, for other programs; `names` then are theirs,
@@ -545,9 +556,9 @@ WeightSource = Argument(
 )
 def loadReport(
     self: Graph,
-    path: Any,
+    path: StrPath,
     strict: bool = True,
-    optimizer: Any = None,
+    optimizer: Optimizer | None = None,
     root: str | None = None,
     format: str | None = None,
     names: Any = None,

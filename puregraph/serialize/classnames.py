@@ -126,7 +126,7 @@ def exchanged() -> dict[str, type]:
     return {f"onnx.{name}": cls for name, cls in vars(onnxModules).items() if isinstance(cls, type)}
 
 
-def registerModule(cls: Any = None, name: str | None = None) -> Any:
+def registerModule(cls: type | None = None, name: str | None = None) -> Any:
     """Register a class of your own (a Module, Function, Optimizer or Schedule) by name, so that files can name it.
 
     Use it as a decorator, with or without a name, or as a call. Files name the class `user:NAME`.

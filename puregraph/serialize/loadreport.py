@@ -124,7 +124,7 @@ def describeArray(array: Any) -> str:
     return f"{show(tuple(array.shape))} {printable(dtype)}{getattr(array, 'note', '')}"
 
 
-def lacks(name: str, known: Mapping[str, Any], expected: str | None = None) -> str:
+def lacks(name: str, known: Mapping[str, object], expected: str | None = None) -> str:
     """Say that a name is missing, and name similar ones."""
     wanted = name if expected is None else expected
     near = [f"{quote(n)} {describeArray(known[n])}" for n in nearest(wanted, list(known), 2)] if known else []

@@ -39,10 +39,10 @@ class NativeFile(ArraySource):
                 require(path not in self.arrays, f"the array {quote(path)}, which is a parameter and a state", array)
                 self.arrays[path], self.kinds[path], self.names[path] = array, group, name
 
-    def fits(self, path: str, shape: tuple[int, ...], dtype: Any) -> bool:
+    def fits(self, path: str, shape: tuple[int, ...], dtype: np.dtype) -> bool:
         return self.arrays[path].shape == tuple(shape) and self.arrays[path].dtype == np.dtype(dtype).name
 
-    def read(self, path: str, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    def read(self, path: str, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
         return self.archive.read(self.names[path])
 
     def check(self, paths: Iterable[str]) -> None:
@@ -84,18 +84,18 @@ class NativeFile(ArraySource):
         """The file is closed by who opened it."""
 
 
-def require(condition: bool, what: str, value: Any) -> None:
+def require(condition: bool, what: str, value: object) -> None:
     """Refuse a value that `save` does not write."""
     if not condition:
         raise CheckpointError(f"{what} cannot be {brief(value)}")
 
 
-def isTexts(value: Any) -> bool:
+def isTexts(value: object) -> bool:
     """A dict of texts to texts."""
     return isinstance(value, dict) and all(type(text) is str for text in value.values())
 
 
-def isDescription(value: Any) -> bool:
+def isDescription(value: object) -> bool:
     """True if this is an optimizer's description as `collect` writes it."""
     return (
         isinstance(value, dict)

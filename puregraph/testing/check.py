@@ -12,7 +12,7 @@ import copy
 import itertools
 from collections.abc import Callable
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -34,6 +34,12 @@ from puregraph.graph.module import Module
 from puregraph.graph.node import Node
 from puregraph.graph.pointwise import Pointwise
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from puregraph.core.protocols import AnyArray
+    from puregraph.core.shape import Shape
+
 STEP = 1e-6  # of central differences, in float64: error about STEP**2 + 1e-16 / STEP
 CLOSE = {"bfloat16": 5e-2, "float16": 2e-2, "float32": 1e-4}  # against float64, relative to the largest value
 
@@ -42,7 +48,7 @@ class CheckError(PuregraphError, AssertionError):
     """A module breaks a promise that every module gives."""
 
 
-def expect(condition: Any, sentence: str) -> None:
+def expect(condition: object, sentence: str) -> None:
     """Raise a CheckError with a sentence unless a condition holds."""
     if not condition:
         raise CheckError(sentence)
@@ -51,7 +57,7 @@ def expect(condition: Any, sentence: str) -> None:
 class Case:
     """A module, shapes of its inputs, and data made from them; every run starts from the same states."""
 
-    def __init__(self, module: Module, shapes: list[Any], seed: int = 0, train: bool = True):
+    def __init__(self, module: Module, shapes: list[Shape], seed: int = 0, train: bool = True):
         self.rng = np.random.default_rng(seed)
         self.module = copy.deepcopy(module).calcMode(np.float64)
         self.module.isTraining = train
@@ -115,7 +121,7 @@ class Case:
         for name, values in self.states.items():
             getattr(self.module, name).data = values.copy()
 
-    def run(self, arguments: list[Any] | None = None) -> tuple:
+    def run(self, arguments: list[AnyArray] | None = None) -> tuple:
         """All outputs, visible and hidden, from the same states each time."""
         self.restore()
         arguments = self.arguments if arguments is None else arguments
@@ -129,10 +135,10 @@ class Case:
         result = forwardRule(self.module, arguments, len(self.inputs) + self.absent)
         return result if type(result) is tuple else (result,)
 
-    def visible(self, outputs: tuple) -> list[Any]:
+    def visible(self, outputs: tuple) -> list[AnyArray]:
         return list(outputs[: len(self.module.outputNames)])
 
-    def seeds(self, outputs: tuple) -> list[Any]:
+    def seeds(self, outputs: tuple) -> list[AnyArray]:
         """A gradient for every visible output, the same each time."""
         rng = np.random.default_rng(1)
         return [frozen(np.asarray(rng.standard_normal(np.shape(y)), y.dtype)) for y in self.visible(outputs)]
@@ -158,7 +164,7 @@ def floatTypes() -> list[Any]:
         return [np.dtype("e"), np.dtype("f"), np.dtype("d")]
 
 
-def frozen(array: Any) -> Any:
+def frozen(array: AnyArray) -> AnyArray:
     """The array, read-only: a rule that writes to its arguments fails where it does so."""
     array = np.array(array)
     array.flags.writeable = False
@@ -244,7 +250,7 @@ def gradient(case: Case) -> None:
     seeds = case.seeds(outputs)
     grads = case.gradients(outputs)
 
-    def loss(arguments: list[Any]) -> float:
+    def loss(arguments: list[AnyArray]) -> float:
         return sum(float(np.sum(g * y)) for g, y in zip(seeds, case.visible(case.run(arguments)), strict=True))
 
     arguments = case.arguments
@@ -281,14 +287,14 @@ def repeats(case: Case) -> None:
 class Shadow:
     """An array without data: what a gradient rule gets, in this check, for a value that `reads` does not list."""
 
-    def __init__(self, array: Any, label: str):
+    def __init__(self, array: AnyArray, label: str):
         self.shape, self.dtype, self.ndim, self.size = array.shape, array.dtype, array.ndim, array.size
         self.label = label
 
     def __getattr__(self, name: str) -> Any:
         raise CheckError(self.label)
 
-    def refuse(self, *args: Any, **kwargs: Any) -> Any:
+    def refuse(self, *args: object, **kwargs: object) -> Any:
         raise CheckError(self.label)
 
     __array__ = __array_ufunc__ = __array_function__ = __getitem__ = __len__ = __iter__ = __bool__ = refuse
@@ -369,7 +375,7 @@ def dtypeRule(case: Case) -> None:
             )
 
 
-def asKind(x: Any, kind: Any) -> Any:
+def asKind(x: AnyArray, kind: object) -> AnyArray:
     """A sample in another dtype: its floats as whole numbers from 0 to 7 where that is none."""
     return x.astype(kind) if isFloating(kind) else (np.abs(np.nan_to_num(x)) * 2 % 8).astype(kind)
 
@@ -518,7 +524,7 @@ def compiled(case: Case) -> None:
             expect(a is b if a is None or b is None else alike(a, b), f"{case.label}: compiled, {what} is another")
 
 
-def stateOf(case: Case, outputs: list[Any], grads: list[Any]) -> list[tuple[str, Any]]:
+def stateOf(case: Case, outputs: list[AnyArray], grads: list[AnyArray]) -> list[tuple[str, Any]]:
     """The results of a pass, with names."""
     named = [(f"output {i}", y) for i, y in enumerate(outputs)]
     named += [(f"the gradient of input {i}", g) for i, g in enumerate(grads[: len(case.inputs)])]
@@ -526,12 +532,12 @@ def stateOf(case: Case, outputs: list[Any], grads: list[Any]) -> list[tuple[str,
     return named + [(f"'{name}'", s.data.copy()) for name, s in case.module.states.items()]
 
 
-def listed(value: Any) -> list[Any]:
+def listed(value: Any) -> list[AnyArray]:
     """A value, or several, as a list."""
     return value if isinstance(value, list) else [value]
 
 
-def alike(a: Any, b: Any) -> bool:
+def alike(a: AnyArray, b: AnyArray) -> bool:
     """True if two arrays are equal to the last bit."""
     a, b = np.asarray(a), np.asarray(b)
     return (a.shape, a.dtype, a.tobytes()) == (b.shape, b.dtype, b.tobytes())
@@ -600,7 +606,7 @@ def checkModule(module: Module, shapes: list[Any], seed: int = 0) -> None:
 
 
 @takes(graph=ModuleLike, shapes=Shapes, seed=Natural)
-def checkGraph(graph: Graph, shapes: list[Any], seed: int = 0) -> list[tuple[str, str]]:
+def checkGraph(graph: Graph, shapes: Sequence[object], seed: int = 0) -> list[tuple[str, str]]:
     """Check every node of a graph at its shapes: a list of (path, problem), empty if there is none."""
     problems = []
     for row in graph.inferShapes(list(shapes)):

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
 
 from puregraph.core import device
 from puregraph.core.base.environment import variable
 from puregraph.core.errors import show
 from puregraph.ops.native.llvm import jit
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from puregraph.core.shape import Shape
+    from puregraph.graph.graph import Graph
+    from puregraph.graph.module import Module
 
 PATIENCE = 1.0  # seconds that compiling takes in silence
 SLOWER = "5 to 9"  # times: steps of mlp(784, (256,), 10) and lenet(), batches of 128, on two cores
@@ -19,7 +26,7 @@ class Announcement:
     """A context that prints a text if it is not left within `PATIENCE` seconds, so that the program does not seem to
     hang."""
 
-    def __init__(self, say: Callable[[str], Any], text: str):
+    def __init__(self, say: Callable[[str], object], text: str):
         self.timer = threading.Timer(PATIENCE, say, (text,))
         self.timer.daemon = True
 
@@ -27,7 +34,7 @@ class Announcement:
         self.timer.start()
         return self
 
-    def __exit__(self, *error: Any) -> None:
+    def __exit__(self, *error: object) -> None:
         self.timer.cancel()
         self.timer.join()  # so that nothing is said behind its end
 
@@ -50,7 +57,7 @@ class NativeHint:
 NATIVE = NativeHint()
 
 
-def compiling(net: Any, cost: Any, say: Callable[[str], Any], shapes: list[Any]) -> Announcement:
+def compiling(net: Graph, cost: Module, say: Callable[[str], object], shapes: list[Shape]) -> Announcement:
     """Return the announcement of a step that is about to be compiled for arrays of these shapes."""
     what = "a pass" if cost is None else "a training step"
     data = show(tuple(shapes[0])) if shapes else "no data"

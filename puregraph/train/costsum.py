@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from puregraph.compile.trace.withcost import WEIGHT
 from puregraph.core.arguments import Text, optional, takes
@@ -14,6 +14,9 @@ from puregraph.graph.module import Module
 from puregraph.graph.pointwise import Pointwise
 from puregraph.modules.costs.counted import countedIn
 from puregraph.train.metrics.metric import Metric
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 class CostSum(Graph):
@@ -44,14 +47,14 @@ class CostSum(Graph):
         """The same sum with one input more: the weight of each sample, which all costs take."""
         return Graph(*addedUp(self.costs, self.weights, [Input(name=WEIGHT).node()]), self.name)
 
-    def inOrderOf(self, net: Any) -> CostSum:
+    def inOrderOf(self, net: Graph) -> CostSum:
         """Return the sum with its costs in the order of the network's outputs, which is the order of targets."""
         ordered = [net.outputNames[slot] for slot in sorted(self.slotsIn(net))]
         if ordered == list(self.parts):
             return self
         return CostSum({name: self.costs[name] for name in ordered}, dict(zip(self.parts, self.weights)), self.name)
 
-    def slotsIn(self, net: Any) -> list[int]:
+    def slotsIn(self, net: Graph) -> list[int]:
         """Return the slots of the network's outputs that have a cost.
 
         Raises    GraphError for a name that is not an output
@@ -71,7 +74,7 @@ class CostSum(Graph):
 
 
 def addedUp(
-    costs: dict[str, Any], factors: list[float], weight: list[Any] | None = None
+    costs: dict[str, Any], factors: list[float], weight: Sequence[object] | None = None
 ) -> tuple[list[Any], list[Any]]:
     """Return the inputs and outputs of a sum of costs. All costs take the node of sample weights, if there is one."""
     more = weight or []
@@ -87,7 +90,7 @@ class PartLoss(Metric):
 
     better = "min"
 
-    def __init__(self, cost: Any, number: int, which: int, name: str):
+    def __init__(self, cost: Module, number: int, which: int, name: str):
         super().__init__(which, name)
         self.cost, self.target = cost, number
 
@@ -121,7 +124,7 @@ def checkedWeights(weights: Any, names: tuple[str, ...]) -> list[float]:
     return [float(byName.get(name, 1.0)) for name in names]
 
 
-def costFrom(cost: Any) -> Any:
+def costFrom(cost: Module) -> Module:
     """A dict of costs as their sum; anything else as it is.
 
     Raises    DataError for None
@@ -134,7 +137,7 @@ def costFrom(cost: Any) -> Any:
     return CostSum(cost) if isinstance(cost, dict) else cost
 
 
-def partLosses(net: Any, cost: Any) -> list[Metric]:
+def partLosses(net: Graph, cost: Module) -> list[Metric]:
     """Return the metrics of the costs of a CostSum, which follow the outputs of the network."""
     first, costs = len(net.outputNames), getattr(cost, "costs", {})
     return [PartLoss(part, i, first + i, f"{name} loss") for i, (name, part) in enumerate(costs.items())]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from puregraph.compile.trace.updaterule import isPlain
 from puregraph.core.device import toHost
@@ -23,13 +23,16 @@ from puregraph.train.callbacks.callback import Callback, callbacksFrom
 from puregraph.train.callbacks.checkpointing import Checkpoint
 from puregraph.train.callbacks.progress import Progress, progressFrom
 
+if TYPE_CHECKING:
+    from puregraph.train.trainer import Trainer
+
 UNSAVED = "not saved: train(...) goes on from here; with a Checkpoint among the callbacks, another process could too"
 
 
 class EpochLoop:
     """Takes a trainer through its data: each step is whole or torn, and errors say in which batch they were raised."""
 
-    def __init__(self, trainer: Any, source: Arrays | Stream, checks: Arrays | Stream | None):
+    def __init__(self, trainer: Trainer, source: Arrays | Stream, checks: Arrays | Stream | None):
         self.trainer, self.run, self.source, self.checks = trainer, trainer.runState, source, checks
         count = trainer.grains or trainer.world.size
         if getattr(trainer.optimizer, "asksAgain", False) and (count > 1 or trainer.stages or trainer.tensor):
@@ -90,7 +93,7 @@ class EpochLoop:
             run.closeEpoch()
             self.call("onEpochEnd")
 
-    def feed(self) -> Any:
+    def feed(self) -> AbstractContextManager:
         """The batches of each step that is left of the epoch, ready for the graph; for a `with` statement."""
         trainer, run = self.trainer, self.run
         start = run.position * trainer.accumulate

@@ -16,8 +16,8 @@ class History(ForeignAttributes, list):
     `history["loss"]` is a column, `history[-1]` the last row.
     """
 
-    _repr_html_: Any = Late("puregraph.draw.notebook", "historyHtml")
-    plot: Any = Late("puregraph.draw.charts.plots", "plotHistory")
+    _repr_html_ = Late("puregraph.draw.notebook", "historyHtml")
+    plot = Late("puregraph.draw.charts.plots", "plotHistory")
 
     def __getitem__(self, index: Any) -> Any:
         """A row by its number, or a column by its name.

@@ -6,9 +6,12 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from puregraph.core.errors.shorttraceback import INSTEAD, install
+
+if TYPE_CHECKING:
+    from types import FrameType
 
 
 class Interrupt:
@@ -32,13 +35,13 @@ class Interrupt:
             self.before = signal.signal(signal.SIGINT, self.handle)
         return self
 
-    def __exit__(self, *error: Any) -> None:
+    def __exit__(self, *error: object) -> None:
         if self.before is not None:
             signal.signal(signal.SIGINT, self.before)
         if self.shared and self.asked and error[0] is None:
             raise KeyboardInterrupt  # after the last step, and so alone
 
-    def handle(self, number: int, frame: Any) -> None:
+    def handle(self, number: int, frame: FrameType | None) -> None:
         """Handle a signal: ask the run to stop, or interrupt it at once the second time."""
         if (self.busy or self.shared) and not self.asked:
             self.asked = True

@@ -24,13 +24,13 @@ class Holders(Mutex):
         super().__init__()
         self.before: dict[int, tuple[bool, list[tuple[int, bool]]]] = {}
 
-    def enter(self, module: Any, train: bool, before: bool) -> None:
+    def enter(self, module: Module, train: bool, before: bool) -> None:
         """This thread wants a mode from now on."""
         thread = threading.get_ident()
         _, holders = self.before.setdefault(id(module), (before, []))
         holders.append((thread, train))
 
-    def leave(self, module: Any, train: bool, before: bool) -> None:
+    def leave(self, module: Module, train: bool, before: bool) -> None:
         """End a thread's hold: the module returns to its mode, unless another thread holds it."""
         thread = threading.get_ident()
         first, holders = self.before.get(id(module), (before, []))
@@ -42,7 +42,7 @@ class Holders(Mutex):
         elif all(who == thread for who, _ in holders):
             restore(module, before)
 
-    def check(self, modules: list[Any], train: bool) -> None:
+    def check(self, modules: list[Module], train: bool) -> None:
         """Check that no other thread holds any of these modules in the other mode.
 
         Raises    DataError with a remedy
@@ -96,7 +96,7 @@ def inMode(train: bool, *modules: Module) -> Iterator[None]:
                 HOLDERS.leave(module, train, wasTrain)
 
 
-def restore(module: Any, train: bool) -> None:
+def restore(module: Module, train: bool) -> None:
     """Set the mode of this module alone: those inside of a graph have had one each."""
     if (module.thawedMode if module.isFrozen else module.isTraining) is train:
         return  # what is set has every program look at what it was made from
@@ -114,7 +114,7 @@ def leaveIn(train: bool, *modules: Module) -> None:
             HOLDERS.before[id(module)] = train, holders
 
 
-def everyModule(modules: Any) -> list[Any]:
+def everyModule(modules: tuple[Module, ...]) -> list[Module]:
     """Return these modules and all modules inside graphs among them, each once."""
     modulesById: dict[int, Any] = {}
     waiting = list(modules)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -28,12 +28,17 @@ from puregraph.optimizers.schedules import factorAt
 from puregraph.train.announcing import NATIVE
 from puregraph.train.modes import inMode
 
+if TYPE_CHECKING:
+    from puregraph.core.protocols import AnyArray
+    from puregraph.graph.module import Module
+    from puregraph.train.trainer import Trainer
+
 LOOKERS: list[Callable[[Any, Any], None]] = []  # of a trainer and its data, when everything is checked
 NOTHING = 1e-6  # of the highest learning rate: with less than that nothing is learnt
 
 
 def heldOutFrom(
-    data: Any, target: Any, validation: Any, isWeighed: bool = False, seed: int = 0
+    data: Any, target: AnyArray | None, validation: Any, isWeighed: bool = False, seed: int = 0
 ) -> tuple[tuple[Any, Any], Any]:
     """((data, target), validation): of a fraction, the samples that `seed` holds out; anything else as it was given.
 
@@ -57,7 +62,7 @@ def heldOutFrom(
     return rest, (x, t[:-1], t[-1]) if isWeighed else (x, t)
 
 
-def weighed(target: Any, weight: Any, cost: Any) -> Any:
+def weighed(target: AnyArray | None, weight: Any, cost: Module) -> Any:
     """Targets with the weights of samples behind them, as costs take them; the targets alone where there are none.
 
     Raises    DataError for weights that are not one finite number from 0 on for each sample, or a cost without them
@@ -74,7 +79,7 @@ def weighed(target: Any, weight: Any, cost: Any) -> Any:
     return [*targets, weights]
 
 
-def validationFrom(validation: Any, batchsize: int, names: Names, cost: Any) -> Arrays | Stream | None:
+def validationFrom(validation: Any, batchsize: int, names: Names, cost: Module) -> Arrays | Stream | None:
     """Return the validation source of (data, target), (data, target, sampleWeight), or batches."""
     if validation is None:
         return None
@@ -95,7 +100,7 @@ def validationFrom(validation: Any, batchsize: int, names: Names, cost: Any) -> 
 
 
 def sourcesFrom(
-    trainer: Any, data: Any, target: Any, validation: Any, weight: Any
+    trainer: Trainer, data: Any, target: AnyArray | None, validation: Any, weight: Any
 ) -> tuple[Arrays | Stream, Arrays | Stream | None]:
     """Return the sources of training and validation data, from the arguments of `Trainer.train`."""
     names, cost, isWeighed = trainer.objective.names, trainer.cost, weight is not None
@@ -111,7 +116,7 @@ def sourcesFrom(
     return source, checks
 
 
-def begin(trainer: Any, source: Arrays | Stream, checks: Arrays | Stream | None, epochs: int) -> None:
+def begin(trainer: Trainer, source: Arrays | Stream, checks: Arrays | Stream | None, epochs: int) -> None:
     """Begin a run, or continue one, after all possible checks before the first step."""
     checkedSize(epochs, "epochs")
     run = trainer.runState
@@ -200,7 +205,7 @@ def checkRepeatable(repeatable: Any) -> str | None:
 
 
 def checkShapes(
-    trainer: Any,
+    trainer: Trainer,
     source: Arrays | Stream | None,
     owner: str,
     parts: Callable[[int], list[int]] = lambda size: [size],
@@ -221,7 +226,7 @@ def checkShapes(
                 raise
 
 
-def checkParams(trainer: Any) -> None:
+def checkParams(trainer: Trainer) -> None:
     """There must be something to train, and BatchNorm must see all samples of a step."""
     net, optimizer = trainer.net, trainer.optimizer
     count = len(net.params)
@@ -256,7 +261,7 @@ def checkParams(trainer: Any) -> None:
         )
 
 
-def fitSchedule(trainer: Any) -> None:
+def fitSchedule(trainer: Trainer) -> None:
     """Set the length of schedules to the updates of this run, and warn of a schedule that ends earlier."""
     optimizer = trainer.optimizer
     members = {id(member): member for member in (optimizer, *getattr(optimizer, "members", ()))}.values()
@@ -268,7 +273,7 @@ def fitSchedule(trainer: Any) -> None:
             fit(trainer, option, isRate=False)
 
 
-def fit(trainer: Any, schedule: Any, isRate: bool = True) -> None:
+def fit(trainer: Trainer, schedule: Any, isRate: bool = True) -> None:
     """Set the length of one schedule, and warn if that of a learning rate is over before."""
     run = trainer.runState
     if hasattr(schedule, "fitEpoch") and run.count is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -13,6 +13,9 @@ from puregraph.core.late import Late
 from puregraph.train.callbacks.callback import FunctionCallback
 from puregraph.train.callbacks.progress import Progress
 from puregraph.train.objective import checkKind
+
+if TYPE_CHECKING:
+    from puregraph.train.trainer import Trainer
 
 SMOOTH = 0.8  # share of the costs before in the smoothed cost
 DIVERGED = 4.0  # times the best cost: no larger rate is tried
@@ -31,7 +34,7 @@ class RateCurve(_Tried):
     `curve.plot()` is its chart, `best` the rate at which the cost falls fastest.
     """
 
-    plot: Any = Late("puregraph.draw.charts.plots", "plotRates")
+    plot = Late("puregraph.draw.charts.plots", "plotRates")
 
     def __repr__(self) -> str:
         tried = f"{len(self.rates)} rates from {self.rates[0]:.3g} to {self.rates[-1]:.3g}"
@@ -46,7 +49,7 @@ class RateCurve(_Tried):
 
 @takes(lowest=NotNegative, highest=NotNegative, steps=Positive)
 def findRate(
-    trainer: Any, data: Any, target: Any = None, lowest: float = 1e-6, highest: float = 1.0, steps: int = 100
+    trainer: Trainer, data: Any, target: Any = None, lowest: float = 1e-6, highest: float = 1.0, steps: int = 100
 ) -> RateCurve:
     """Find a learning rate: `trainer.optimizer.learnRate = findRate(trainer, x, t).best`.
 
@@ -67,7 +70,7 @@ def findRate(
     def grown(step: int) -> float:
         return float(lowest * (highest / lowest) ** min(max(step - first, 0) / (steps - 1), 1.0))
 
-    def look(trainer: Any) -> None:
+    def look(trainer: Trainer) -> None:
         trainer.meters.flush()
         cost = trainer.loss
         if curve:

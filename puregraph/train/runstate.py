@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -70,6 +69,6 @@ class RunState:
         self.begun, self.position, self.elapsed, self.order, self.samples = False, 0, 0.0, None, None
 
 
-def shown(name: str, doc: str) -> Any:
+def shown(name: str, doc: str) -> property:
     """A property of a Trainer that shows a value of its run."""
     return property(lambda trainer: getattr(trainer.runState, name), doc=doc)

@@ -6,13 +6,19 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from puregraph.core.base.dtype import isFloating
 from puregraph.core.errors import CheckpointError, DataError
 from puregraph.graph.lookup import few
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from puregraph.graph.graph import Graph
+    from puregraph.train.trainer import Trainer
 
 VERSION = 1
 KEY = "place"  # the name of the progress in files
@@ -32,7 +38,7 @@ SETTINGS = ("batchsize", "accumulate", "shuffle", "dropLast")
 BEFORE = {"dropLast": False}  # what older files do not say
 
 
-def stateFrom(trainer: Any) -> dict[str, Any]:
+def stateFrom(trainer: Trainer) -> dict[str, Any]:
     """Everything of a trainer besides network and optimizer."""
     return {
         "version": VERSION,
@@ -57,7 +63,7 @@ def stateFrom(trainer: Any) -> dict[str, Any]:
     }
 
 
-def check(trainer: Any, saved: Any) -> None:
+def check(trainer: Trainer, saved: object) -> None:
     """Check that a trainer can continue from a saved state.
 
     Raises    DataError naming the arguments it would need, CheckpointError for a state that no trainer writes
@@ -75,7 +81,7 @@ def check(trainer: Any, saved: Any) -> None:
                 )
 
 
-def frozenIn(net: Any) -> dict[str, list[str]]:
+def frozenIn(net: Graph) -> dict[str, list[str]]:
     """The paths of modules that were frozen, and of parameters that are not trained."""
     return {
         "modules": [path for path, module in net.modules().items() if module.isFrozen],
@@ -83,7 +89,7 @@ def frozenIn(net: Any) -> dict[str, list[str]]:
     }
 
 
-def freezing(net: Any, saved: dict[str, Any]) -> Iterator[Callable[[], Any]]:
+def freezing(net: Graph, saved: dict[str, Any]) -> Iterator[Callable[[], Any]]:
     """Steps by which modules and parameters are frozen, or not, as they were; none of a file that does not say it."""
     if saved.get("frozen") is None:
         return
@@ -96,7 +102,7 @@ def freezing(net: Any, saved: dict[str, Any]) -> Iterator[Callable[[], Any]]:
             yield partial(setattr, param, "trainable", path not in params)
 
 
-def otherFreezing(trainer: Any, saved: dict[str, Any]) -> list[str]:
+def otherFreezing(trainer: Trainer, saved: dict[str, Any]) -> list[str]:
     """A line where other modules or parameters were frozen than are here."""
     if not any(True for _ in freezing(trainer.net, saved)):
         return []
@@ -104,7 +110,7 @@ def otherFreezing(trainer: Any, saved: dict[str, Any]) -> list[str]:
     return [f"frozen as in the run: {few(names) or 'nothing'}; freeze() and unfreeze() after resume change it"]
 
 
-def otherCost(trainer: Any, saved: dict[str, Any]) -> list[str]:
+def otherCost(trainer: Trainer, saved: Mapping[str, object]) -> list[str]:
     """A line where the run that was saved had another cost."""
     costName = type(trainer.cost).__name__
     known = saved.get("cost", costName)
@@ -179,18 +185,18 @@ def checkOrder(order: Any, progress: dict[str, Any], isShuffled: bool) -> None:
         require(good, "order", f"each of {progress['samples']} samples once", order)
 
 
-def require(condition: Any, name: str, wanted: str, value: Any) -> None:
+def require(condition: object, name: str, wanted: str, value: object) -> None:
     """Refuse a value that no trainer writes."""
     if not condition:
         raise CheckpointError(f"the trainer's {name}: wanted {wanted}, got {value!r:.80}")
 
 
-def isCount(value: Any) -> bool:
+def isCount(value: object) -> bool:
     """A whole number of at least 0, of the size of a counter."""
     return type(value) is int and 0 <= value < 1 << 62
 
 
-def isNumber(value: Any) -> bool:
+def isNumber(value: object) -> bool:
     """A number, not a bool; it may be nan."""
     return type(value) is float or type(value) is int and abs(value) < 1 << 62
 
@@ -200,7 +206,7 @@ def isWeight(value: Any) -> bool:
     return isNumber(value) and 0 <= value < math.inf
 
 
-def isNamed(value: Any) -> bool:
+def isNamed(value: object) -> bool:
     """A dict of texts to whatever."""
     return type(value) is dict and all(type(name) is str for name in value)
 
@@ -214,7 +220,7 @@ KINDS: dict[str, Callable[[Any], bool]] = {
 
 
 @contextmanager
-def restoring(trainer: Any, saved: dict[str, Any]) -> Iterator[list[Callable[[], Any]]]:
+def restoring(trainer: Trainer, saved: dict[str, Any]) -> Iterator[list[Callable[[], Any]]]:
     """Restore callbacks and metrics, and yield the steps for `assign` that restore the trainer.
 
     If the block raises, callbacks and metrics return to their previous state.
@@ -259,6 +265,6 @@ def restoring(trainer: Any, saved: dict[str, Any]) -> Iterator[list[Callable[[],
         raise
 
 
-def stateful(trainer: Any) -> list[Any]:
+def stateful(trainer: Trainer) -> list[Any]:
     """The callbacks that have something to save."""
     return [c for c in trainer.callbacks if c.state()]

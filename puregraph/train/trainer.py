@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -39,6 +39,11 @@ from puregraph.train.objective import Objective, checkKind
 from puregraph.train.prechecks import begin, checkRepeatable, checkShard, sourcesFrom
 from puregraph.train.runstate import RunState
 from puregraph.train.validator import Validator
+
+if TYPE_CHECKING:
+    from puregraph.core.protocols import AnyArray
+    from puregraph.graph.graph import Graph
+    from puregraph.optimizers.optimizer import Optimizer
 
 FEW = 3  # batches of a fast run
 SPOILED = 1e6  # size of a weight from which on a diverged network does not recover
@@ -94,7 +99,7 @@ class Trainer(ChecksKeywords, Figures, Settable):
 
     elsewhere = ELSEWHERE
 
-    _repr_html_: Any = Late("puregraph.draw.notebook", "trainerHtml")
+    _repr_html_ = Late("puregraph.draw.notebook", "trainerHtml")
     world = property(lambda self: world(), doc="The processes that train together, of which this is `world.rank`.")
     writes = property(lambda self: not (self.fastRun or self.world.rank), doc="Whether callbacks write their files.")
 
@@ -103,10 +108,10 @@ class Trainer(ChecksKeywords, Figures, Settable):
         self,
         net: Module,
         cost: Module,
-        optimizer: Any,
+        optimizer: Optimizer,
         batchsize: int = 128,
-        metrics: Iterable[Any] = (),
-        callbacks: Iterable[Any] = (),
+        metrics: Iterable[object] = (),
+        callbacks: Iterable[object] = (),
         seed: int = 0,
         accumulate: int = 1,
         shuffle: bool = True,
@@ -147,13 +152,18 @@ class Trainer(ChecksKeywords, Figures, Settable):
 
     # Use --------------------------------------------------------------------------------------------------------------
 
-    def __call__(self, *args: Any, **named: Any) -> Any:
+    def __call__(self, *args: Any, **named: object) -> Any:
         """Raises    ArgumentError naming the method that was meant"""
         raise ArgumentError("Trainer: not a function: train(data, target) trains, Calculator(net) predicts")
 
     @takes()
     def train(
-        self, data: Any, target: Any = None, epochs: int = 1, validation: Any = None, sampleWeight: Any = None
+        self,
+        data: Any,
+        target: AnyArray | None = None,
+        epochs: int = 1,
+        validation: Any = None,
+        sampleWeight: Any = None,
     ) -> History:
         """Train for `epochs` passes over the data, and return the history of all epochs so far.
 
@@ -288,12 +298,12 @@ class Trainer(ChecksKeywords, Figures, Settable):
         names = f"{self.net.title()}, {type(self.cost).__name__}, {type(self.optimizer).__name__}"
         return f"<Trainer of {names}: epoch {self.runState.epoch}, step {self.runState.step}>"
 
-    def setupOptimizer(self) -> Any:
+    def setupOptimizer(self) -> Optimizer:
         """The optimizer, set up on the part of the network that it was given, or else on all of it."""
         return getattr(self.optimizer, "setupFor", self.optimizer.setupOn)(self.net)
 
 
-def spoiledIn(net: Any) -> str:
+def spoiledIn(net: Graph) -> str:
     """Say which parameter an update has spoiled, from where no learning rate leads back; nothing where none is."""
     for path, param in net.params.items():
         if isFloating(param.dtype) and param.size:
@@ -304,7 +314,7 @@ def spoiledIn(net: Any) -> str:
 
 
 @contextmanager
-def alone(trainer: Any) -> Iterator[None]:
+def alone(trainer: Trainer) -> Iterator[None]:
     """Permit one `train` at a time; use one BLAS thread, if results must not depend on the number of threads."""
     if trainer.inside:
         raise DataError("train: this trainer is training already; a callback or another thread called it again")

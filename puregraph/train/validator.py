@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from puregraph.core.arguments import Flag, takes
 from puregraph.core.base.attributes import Settable
@@ -22,6 +22,9 @@ from puregraph.train.modes import inMode
 from puregraph.train.objective import Objective, checkKind
 from puregraph.train.prechecks import weighed
 
+if TYPE_CHECKING:
+    from puregraph.core.protocols import AnyArray
+
 
 class Validator(ChecksKeywords, Settable):
     """The mean cost and the metrics of `net` on given data, in `evalMode`.
@@ -31,7 +34,7 @@ class Validator(ChecksKeywords, Settable):
 
     @takes(compile=Flag)
     def __init__(
-        self, net: Module, cost: Module, metrics: Iterable[Any] = (), batchsize: int = 128, compile: bool = True
+        self, net: Module, cost: Module, metrics: Iterable[object] = (), batchsize: int = 128, compile: bool = True
     ):
         cost = costFrom(cost)
         checkKind("cost", cost, ("node", "trainMode"), "a Module, such as MSE()")
@@ -48,12 +51,12 @@ class Validator(ChecksKeywords, Settable):
         """The metrics, with the values of the last validation."""
         return self.meters.metrics
 
-    def __call__(self, *args: Any, **named: Any) -> Any:
+    def __call__(self, *args: Any, **named: object) -> Any:
         """Raises    ArgumentError naming the method that was meant"""
         raise ArgumentError("Validator: not a function: validator.validate(data, target) gives cost and metrics")
 
     @takes()
-    def validate(self, data: Any, target: Any = None, sampleWeight: Any = None) -> dict[str, float]:
+    def validate(self, data: Any, target: AnyArray | None = None, sampleWeight: Any = None) -> dict[str, float]:
         """`{"loss": ..., "accuracy": ...}`: the mean cost of all samples, however they are cut into batches, and each
         metric of one number.
 

@@ -122,7 +122,12 @@ class _Look:
         self.nan, self.inf = nan, inf
 
     def __call__(
-        self, path: str, module: Module, arguments: Sequence[Any], results: Sequence[Any], backward: bool = False
+        self,
+        path: str,
+        module: Module,
+        arguments: Sequence[Any],
+        results: Sequence[Any],
+        backward: bool = False,
     ) -> None:
         for index, y in enumerate(map(bare, results)):
             if isArray(y) and isFloating(y.dtype) and not allFinite(y):

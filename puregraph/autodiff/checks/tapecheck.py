@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,13 +19,18 @@ from puregraph.core.param import State
 from puregraph.graph.function import Context, isKeyword
 from puregraph.graph.module import isFloat
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from puregraph.core.protocols import AnyArray
+
 Near = Callable[[float, float, float, float], bool]  # analytic, numeric, the size of the gradient, that of the loss
 Fault = tuple[str, str, float, float]  # what is wrong, the argument, what was expected, what was found
 Run = Callable[[list[Any]], list[Any]]
 
 
 def faultOnTape(
-    function: Callable[..., Any], xs: list[Any], near: Near, eps: float, rng: np.random.Generator
+    function: Callable[..., Any], xs: list[AnyArray], near: Near, eps: float, rng: np.random.Generator
 ) -> Fault | None:
     """Check the gradients of a function of Variables: the first wrong node, or None."""
     before: dict = {}
@@ -58,7 +63,7 @@ def faultBehind(
         return None
     grads = grad([outputs[i] for i in seeds], wanted, list(seeds.values()), retain_graph=True, allow_unused=True)
 
-    def run(values: list[Any]) -> list[Any]:
+    def run(values: list[AnyArray]) -> list[Variable]:
         left = iter(values)
         with no_grad(), restored(before):
             results = listed(function(*[Variable(next(left)) if v.requires_grad else v for v in vs]))
@@ -76,17 +81,23 @@ def faultBehind(
     return f"the gradient of input {i} is wrong, though the gradient of each operation is right", str(i), expected, got
 
 
-def listed(result: Any) -> list[Any]:
+def listed(result: Any) -> list[Variable]:
     """A function's result as a list."""
     return list(result) if isinstance(result, (tuple, list)) else [result]
 
 
 def compare(
-    run: Run, values: list[Any], grads: Any, seeds: list[Any], near: Near, eps: float, rng: np.random.Generator
+    run: Run,
+    values: list[AnyArray],
+    grads: Sequence[AnyArray],
+    seeds: list[Any],
+    near: Near,
+    eps: float,
+    rng: np.random.Generator,
 ) -> tuple[int, float, float] | None:
     """The first argument whose gradient is not what differences say along a random direction, and both numbers."""
 
-    def loss(i: int, at: Any) -> float:
+    def loss(i: int, at: AnyArray) -> float:
         outputs = map(bare, run([*values[:i], at, *values[i + 1 :]]))
         return sum(float(np.sum(u * y)) for u, y in zip(seeds, outputs) if u is not None)
 
@@ -102,7 +113,7 @@ def compare(
     return None
 
 
-def formOf(x: Any) -> tuple:
+def formOf(x: AnyArray) -> tuple:
     """The shape and dtype of an array."""
     return x.shape, x.dtype
 
@@ -145,7 +156,7 @@ def opened(node: TapeNode) -> tuple[Run, list[Any]] | None:
     return None
 
 
-def useOf(node: ModuleBackward, values: list[Any]) -> list[Any]:
+def useOf(node: ModuleBackward, values: list[AnyArray]) -> list[AnyArray]:
     """Run a module again on other values; its states are not changed."""
     left = iter(values)
     stored = [None] * len(node.inputs) + node.module.ruleParams()
@@ -154,7 +165,7 @@ def useOf(node: ModuleBackward, values: list[Any]) -> list[Any]:
     return list(result) if type(result) is tuple else [result]
 
 
-def callOf(node: FunctionBackward, values: list[Any]) -> list[Any]:
+def callOf(node: FunctionBackward, values: list[Any]) -> list[Variable]:
     """Run a Function again on other values."""
     form = filled(node.form, map(Variable, values))
     keywords = {part.name: part.value for part in form if isKeyword(part)}
@@ -162,7 +173,7 @@ def callOf(node: FunctionBackward, values: list[Any]) -> list[Any]:
     return listed(node.function.call(context, tuple(part for part in form if not isKeyword(part)), keywords))
 
 
-def againOf(node: CheckpointBackward, values: list[Any]) -> list[Any]:
+def againOf(node: CheckpointBackward, values: list[AnyArray]) -> list[Any]:
     """A function that is run again, on other values."""
     fresh = [copied(v) for v in node.inputs]
     for i, x in zip(node.wanted, values):

@@ -31,6 +31,9 @@ from puregraph.ops.operation import ITSELF, MULTILINEAR, declared, op
 from puregraph.ops.tangents import alone, isLeftOut
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from puregraph.core.protocols import AnyArray
     from puregraph.core.rules import ArrayFunction
 
 Vjp = Callable[[Any, Any, tuple, dict, tuple], Any]
@@ -102,7 +105,7 @@ def jvpOf(function: ArrayFunction) -> Jvp | None:
 def itself(at: int = 0, drop: tuple[str, ...] = ()) -> Jvp:
     """The tangent of a function that is linear in one argument: the function of that argument's tangent."""
 
-    def rule(function: ArrayFunction, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
+    def rule(function: ArrayFunction, values: list, tangents: list, options: dict) -> tuple[AnyArray, AnyArray]:
         alone(function, tangents, at)
         kept = {name: option for name, option in options.items() if name not in drop}
         return function(*values, **options), function(*values[:at], tangents[at], *values[at + 1 :], **kept)
@@ -119,7 +122,7 @@ def multilinearJvp(function: ArrayFunction, values: list, tangents: list, option
 def moving(function: ArrayFunction, at: int) -> Vjp:
     """The gradient of a function that only moves elements of argument `at`."""
 
-    def rule(g: Any, y: Any, arguments: tuple, options: dict, needs: tuple) -> Any:
+    def rule(g: AnyArray, y: AnyArray, arguments: tuple, options: dict, needs: tuple) -> tuple[AnyArray | None, ...]:
         return movedBack(function, g, y, arguments, options, at)
 
     rule.reads = None  # type: ignore[attr-defined]  # every option belongs to the move
@@ -133,7 +136,7 @@ def bound(function: ArrayFunction, rule: Callable) -> Vjp:
         return rule
     names = namesOf(function)
 
-    def call(g: Any, y: Any, arguments: tuple, options: dict, needs: tuple) -> Any:
+    def call(g: Any, y: Any, arguments: tuple, options: dict, needs: tuple) -> tuple[AnyArray | None, ...]:
         byName = {**dict(zip(names, arguments)), **options}
         grads = rule(g, y, **{name: byName[name] for name in wanted if name in byName})
         return tuple(grads) if type(grads) is tuple else (grads,) + (None,) * (len(arguments) - 1)
@@ -159,7 +162,7 @@ def parametersOf(function: ArrayFunction) -> dict[str, inspect.Parameter]:
         return {}
 
 
-def refused(function: ArrayFunction, rule: Vjp, arguments: tuple, options: dict[str, Any]) -> str:
+def refused(function: ArrayFunction, rule: Vjp, arguments: tuple, options: Mapping[str, object]) -> str:
     """The options of a call that change the result and that its rule does not support, for a message; usually none."""
     reads = getattr(rule, "reads", PLAIN)
     if reads is None:
@@ -168,7 +171,7 @@ def refused(function: ArrayFunction, rule: Vjp, arguments: tuple, options: dict[
     return ", ".join([f"{k}={v!r:.40}" for k, v in byName.items() if k not in reads and not isDefault(function, k, v)])
 
 
-def isDefault(function: ArrayFunction, name: str, value: Any) -> bool:
+def isDefault(function: ArrayFunction, name: str, value: object) -> bool:
     """True if an option has its default value."""
     if isLeftOut(value):
         return True

@@ -23,6 +23,9 @@ from puregraph.ops.reduction.reference import fit
 from puregraph.ops.tangents import isLeftOut, refuse
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from puregraph.core.protocols import AnyArray
     from puregraph.core.rules import ArrayFunction
 
 
@@ -137,7 +140,9 @@ def throughFormulas(function: Interpreter, values: list, tangents: list, options
     return results, tangentsOf(formulas, function.names, values, tangents, results)
 
 
-def tangentsOf(formulas: tuple, names: tuple, values: list, tangents: list, results: Any) -> list[Any]:
+def tangentsOf(
+    formulas: tuple, names: tuple, values: list, tangents: list, results: Sequence[AnyArray]
+) -> list[AnyArray | None]:
     """Compute the tangent of each formula's value, in its shape."""
     active = tuple([t is not None for t in tangents])
     evaluate, there = slopes(tuple(map(unlogical, formulas)), names, active)
@@ -154,7 +159,9 @@ def unlogical(formula: Formula) -> Formula:
 
 
 @op(*TEXTS).jvp
-def pointwiseTangent(function: ArrayFunction, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
+def pointwiseTangent(
+    function: ArrayFunction, values: list, tangents: list, options: dict
+) -> tuple[AnyArray | None, AnyArray | None] | None:
     """The derivative of the function's formula."""
     y = function(*values, **options)
     if type(y) is tuple or y.dtype.kind != "f":
@@ -221,7 +228,7 @@ def filled(function: ArrayFunction, values: list, tangents: list, options: dict)
 
 
 @op(astype, getattr(np, "astype", astype)).vjp
-def astypeRule(g: Any, y: Any, arguments: tuple, options: dict, needs: tuple) -> Any:
+def astypeRule(g: AnyArray, y: AnyArray, arguments: tuple, options: dict, needs: tuple) -> tuple[AnyArray | None, ...]:
     """The dtype that there was."""
     return (g.astype(arguments[0].dtype), *[None] * (len(arguments) - 1))
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -29,6 +29,9 @@ from puregraph.autodiff.tape.variable import Variable, bare
 from puregraph.core.accumulate import isArray, needPlain, seedLike
 from puregraph.core.errors import AutoDiffException, need, plural
 from puregraph.graph.module import Module, checkGrads, isFloat
+
+if TYPE_CHECKING:
+    from puregraph.core.protocols import AnyArray
 
 
 class Derivatives(NamedTuple):
@@ -136,7 +139,7 @@ def hvp(
         )
 
 
-def jacobian(function: Callable[..., Any], x: Any) -> Any:
+def jacobian(function: Callable[..., Any], x: AnyArray) -> Any:
     """dy/dx as one array, a column for each element of x; for small ones.
 
     Shapes    x (*a), y (*b) -> (*b, *a); for several outputs a list
@@ -148,7 +151,7 @@ def jacobian(function: Callable[..., Any], x: Any) -> Any:
     return stacked(columns, x)
 
 
-def hessian(function: Callable[..., Any], x: Any) -> Any:
+def hessian(function: Callable[..., Any], x: AnyArray) -> AnyArray:
     """d2f/dx2 of one number as one array, a column for each element of x; for small ones.
 
     Shapes    x (*a) -> (*a, *a)
@@ -157,7 +160,7 @@ def hessian(function: Callable[..., Any], x: Any) -> Any:
     return stacked([hvp(function, x, v).inputs for v in basis(x)], x)
 
 
-def basis(x: Any) -> list[Any]:
+def basis(x: AnyArray) -> list[Any]:
     """The unit vectors in the shape of x."""
     vectors = []
     for i in range(x.size):
@@ -167,7 +170,7 @@ def basis(x: Any) -> list[Any]:
     return vectors
 
 
-def stacked(columns: list[Any], x: Any) -> Any:
+def stacked(columns: list[AnyArray], x: AnyArray) -> AnyArray:
     """Columns side by side, in the shape of x behind their own."""
     if not columns:
         raise AutoDiffException("wanted an array with at least one element, got none")
@@ -197,7 +200,7 @@ def deeper() -> Any:
         DEPTH.level -= 1
 
 
-def listOf(inputs: Any) -> list[Any]:
+def listOf(inputs: Any) -> list[AnyArray | None]:
     """Inputs as a list of arrays; a number becomes an array without axes."""
     several = list(inputs) if isinstance(inputs, (list, tuple)) else [inputs]
     return [np.asarray(x) if isinstance(x, (int, float)) else x for x in several]
@@ -230,7 +233,7 @@ def checkTangent(x: Any, v: Any, name: str) -> None:
     need(np.shape(v) == x.shape, f"a tangent of shape {x.shape} for {name}", np.shape(v))
 
 
-def dualsOf(xs: Sequence[Any], vs: Sequence[Any], level: int) -> list[Any]:
+def dualsOf(xs: Sequence[AnyArray], vs: Sequence[AnyArray | None], level: int) -> list[AnyArray]:
     """Values with their directions; what holds no floats stays as it is."""
     return [moving(x, v, level) for x, v in zip(xs, vs)]
 
@@ -261,17 +264,17 @@ def split(result: Any, level: int) -> tuple[Any, Any]:
     return y, orZeros(tangentOf(result, level), y) if isArray(y) and isFloat(y) else None
 
 
-def valueOf(x: Any, level: int) -> Any:
+def valueOf(x: AnyArray, level: int) -> AnyArray:
     """The value of a Dual of this level; anything else is one."""
     return x.value if isinstance(x, Dual) and x.level == level else x
 
 
-def tangentOf(x: Any, level: int) -> Any:
+def tangentOf(x: AnyArray | None, level: int) -> AnyArray | None:
     """The tangent of a Dual of this level; nothing else has one."""
     return x.tangent if isinstance(x, Dual) and x.level == level else None
 
 
-def orZeros(gradient: Any, like: Any) -> Any:
+def orZeros(gradient: AnyArray | None, like: AnyArray | None) -> AnyArray | None:
     """The gradient, or zeros if it is None; None for values without floats."""
     if gradient is None and isArray(like) and isFloat(like):
         return np.zeros_like(like)
@@ -289,7 +292,7 @@ def leaves(function: Callable[..., Any], xs: list[Any]) -> tuple[list[Variable],
     return vs, [v for v in vs if v.requires_grad], result
 
 
-def sideBySide(vs: list[Variable], gradients: Sequence[Any]) -> list[Any]:
+def sideBySide(vs: list[Variable], gradients: Sequence[AnyArray | None]) -> list[AnyArray | None]:
     """One gradient per input: zeros where no output depends on it, None where it has none."""
     left = iter(gradients)
     return [orZeros(bare(next(left)), v.data) if v.requires_grad else None for v in vs]
@@ -307,7 +310,9 @@ def taped(function: Callable[..., Any], xs: list[Any], inputs: Any, cotangents: 
     return Derivatives(bare(result), oneOf(sideBySide(vs, gradients), inputs), {})
 
 
-def tapedTwice(function: Callable[..., Any], xs: list[Any], directions: list[Any], inputs: Any) -> Derivatives:
+def tapedTwice(
+    function: Callable[..., Any], xs: list[AnyArray], directions: list[AnyArray | None], inputs: Any
+) -> Derivatives:
     """Compute `hvp` of a function of arrays: the gradient of <v, gradient>."""
     vs, wanted, y = leaves(function, xs)
     if not isinstance(y, Variable) or y.shape != ():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -20,6 +20,9 @@ from puregraph.core.rules import RuleContext, gradientRule
 from puregraph.graph.backward import inputNames
 from puregraph.graph.module import Module, checkGrads, isFloat
 from puregraph.graph.steps import ABSENT, GraphStep
+
+if TYPE_CHECKING:
+    from puregraph.core.protocols import AnyArray
 
 CLOSE = {2: 5e-2, 4: 1e-3, 8: 1e-8}  # by the bytes of a float: how far a sample alone may differ by rounding
 
@@ -60,7 +63,7 @@ def per_sample_gradients(graph: Module, inputs: Any, grad: Any = None, shared: I
     return result if isinstance(inputs, (list, tuple)) else result._replace(inputs=result.inputs[0])
 
 
-def grad_norms(gradients: PerSample | dict[str, Any]) -> Any:
+def grad_norms(gradients: PerSample | dict[str, Any]) -> AnyArray:
     """Compute the norm of each sample's gradient over all parameters: sqrt(sum g^2).
 
     Shapes    each gradient (n, ...) -> (n,)
@@ -74,7 +77,7 @@ def grad_norms(gradients: PerSample | dict[str, Any]) -> Any:
 class _Attribution(SampleKinds):
     """The gradient contributions of a batch's samples."""
 
-    def __init__(self, pure: Pure, xs: list[Any], shared: frozenset[str]):
+    def __init__(self, pure: Pure, xs: list[AnyArray], shared: frozenset[str]):
         super().__init__(pure, xs, shared)
         self.totals: dict[int, list[Any]] = {}
 
@@ -112,22 +115,22 @@ class _Attribution(SampleKinds):
         """No sample has a part in the gradient of what does not depend on any."""
         raise AutoDiffException(f"{self.pure.title}: output '{self.steps.names[number]}' depends on no sample")
 
-    def sumOf(self, grads: list[Any], like: Any) -> Any:
+    def sumOf(self, grads: list[AnyArray], like: AnyArray) -> Any:
         there = [g for g in grads if g is not None]
         return combine(there) if there else np.zeros_like(like, shape=(self.count, *like.shape))
 
-    def inputGrad(self, number: int) -> Any:
+    def inputGrad(self, number: int) -> AnyArray | None:
         x, g = self.values[number], self.total(number)
         if not isFloat(x):
             return None
         shape = x.shape if self.kind(number) == EACH else (self.count, *x.shape)
         return np.zeros_like(x, shape=shape) if g is None else g
 
-    def add(self, number: int, grad: Any) -> None:
+    def add(self, number: int, grad: AnyArray | None) -> None:
         if number and grad is not None:
             self.totals.setdefault(number, []).append(grad)
 
-    def total(self, number: int) -> Any:
+    def total(self, number: int) -> AnyArray | None:
         """Sum the gradient of a value; a value common to all samples has an axis of samples."""
         contributions = self.totals.get(number)
         if contributions is not None and len(contributions) > 1:
@@ -165,13 +168,13 @@ class _Attribution(SampleKinds):
         )
         return asGrads(rule(grads[0] if len(grads) == 1 else list(grads), *arguments, *outputs), len(needs), step.label)
 
-    def stacked(self, sampleGrads: list[Any], like: Any) -> Any:
+    def stacked(self, sampleGrads: list[AnyArray], like: AnyArray) -> AnyArray:
         """Stack the samples' gradients into one array."""
         return np.stack([np.zeros_like(like) if g is None else g for g in sampleGrads])
 
     # Samples ------------------------------------------------------------------------------------------------------
 
-    def shares(self, step: GraphStep, grads: list[Any], needs: list[bool]) -> list[Any]:
+    def shares(self, step: GraphStep, grads: list[AnyArray], needs: list[bool]) -> list[AnyArray | None]:
         """Compute the gradients of values that all samples share, with an axis of samples."""
         try:
             gradients = self.atOnce(step, grads, needs)
@@ -185,7 +188,7 @@ class _Attribution(SampleKinds):
             ]
         return gradients
 
-    def atOnce(self, step: GraphStep, grads: list[Any], needs: list[bool]) -> list[Any]:
+    def atOnce(self, step: GraphStep, grads: list[Any], needs: list[bool]) -> list[AnyArray | None] | None:
         """Run the rule on all samples together.
 
         Raises    _Unknown if it uses a function without a rule for samples
@@ -206,7 +209,9 @@ class _Attribution(SampleKinds):
             gradients.append(g if need else None)
         return gradients
 
-    def agree(self, step: GraphStep, grads: list[Any], needs: list[bool], gradients: list[Any]) -> bool:
+    def agree(
+        self, step: GraphStep, grads: list[AnyArray], needs: list[bool], gradients: list[AnyArray | None]
+    ) -> bool:
         """True if the first and the last sample, run alone, have the same gradients."""
         for i in {0, self.count - 1}:
             for need, g, alone in zip(needs, gradients, self.single(step, grads, needs, i)):
@@ -220,7 +225,7 @@ class _Attribution(SampleKinds):
             grads = [part(g, i, True) for g in grads]
         return self.few(step, grads, needs, slice(i, i + 1))
 
-    def few(self, step: GraphStep, grads: list[Any], needs: Sequence[bool], which: Any) -> tuple:
+    def few(self, step: GraphStep, grads: list[AnyArray], needs: Sequence[bool], which: Any) -> tuple:
         """The rule on a few samples, with the gradients of their outputs."""
         arguments = [self.values[n][which] if self.kind(n) == EACH and n else self.values[n] for n in step.args]
         outputs = [self.values[n][which] if self.batched.get(n) else self.values[n] for n in step.outs]
@@ -230,7 +235,7 @@ class _Attribution(SampleKinds):
             outputs = list(result) if type(result) is tuple else [result]
         return self.call(step, grads, needs, (arguments, outputs))
 
-    def checkAlone(self, step: GraphStep, grads: list[Any], needs: list[bool]) -> None:
+    def checkAlone(self, step: GraphStep, grads: list[AnyArray], needs: list[bool]) -> None:
         """The first and the last sample have the same gradients alone and together, for any gradients of the outputs.
 
         Where a cost takes means, they have the same but for a factor.
@@ -293,12 +298,12 @@ class _Attribution(SampleKinds):
         )
 
 
-def samplesOf(x: Any) -> Samples:
+def samplesOf(x: AnyArray) -> Samples:
     """A batch as a batch of one for each sample."""
     return Samples(x.reshape(len(x), 1, *x.shape[1:]))
 
 
-def part(x: Any, i: int, batch: bool = False) -> Any:
+def part(x: AnyArray, i: int, batch: bool = False) -> AnyArray:
     """One sample; with `batch`, as a batch of one."""
     return None if x is None else x[i : i + 1] if batch else x[i]
 
@@ -311,13 +316,13 @@ def near(a: Any, b: Any, like: Any) -> bool:
     return error <= CLOSE[a.dtype.itemsize] * largest + 1e-30
 
 
-def wave(like: Any) -> Any:
+def wave(like: AnyArray) -> AnyArray:
     """An array of distinct numbers."""
     count = np.cumsum(np.ones_like(like, shape=(like.size,), dtype=np.float32))
     return np.cos(count * count).astype(like.dtype).reshape(like.shape)
 
 
-def unit(g: Any) -> Any:
+def unit(g: AnyArray) -> AnyArray:
     """A gradient of length one; one of zeros stays."""
     length = np.sqrt((g * g).sum())
     return g / np.where(length > 0, length, 1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from puregraph.autodiff.functionalcall import Pure
 from puregraph.core.accumulate import shapeOf
@@ -13,6 +13,10 @@ from puregraph.core.param import Param
 from puregraph.graph.backward import inputNames
 from puregraph.graph.module import isFloat
 from puregraph.graph.steps import GraphStep
+
+if TYPE_CHECKING:
+    from puregraph.core.protocols import AnyArray
+    from puregraph.core.shape import Shape
 
 N = Dim("N")
 EACH, COMMON, JOINT = "each", "common", "joint"
@@ -25,7 +29,7 @@ class SampleKinds:
     from them), or is computed from all samples together (`JOINT`: a cost).
     """
 
-    def __init__(self, pure: Pure, xs: list[Any], shared: frozenset[str]):
+    def __init__(self, pure: Pure, xs: list[AnyArray], shared: frozenset[str]):
         self.pure, self.steps = pure, pure.steps
         self.kinds: dict[int, str] = {}
         self.symbols: dict[int, Any] = {}
@@ -36,7 +40,7 @@ class SampleKinds:
             self.classify(step)
         self.wanted = self.requirements()
 
-    def enter(self, xs: list[Any], shared: frozenset[str]) -> int:
+    def enter(self, xs: list[AnyArray], shared: frozenset[str]) -> int:
         """Note which inputs have an axis of samples; how many samples there are."""
         names = [self.steps.names[n] for n in self.steps.inputs]
         names = [name.rpartition(".")[2] if self.pure.graph is not self.pure.subject else name for name in names]
@@ -75,7 +79,7 @@ class SampleKinds:
         isPerSample = JOINT not in kinds and all(map(isEach, shapes[: len(step.visible)]))
         self.kinds.update(dict.fromkeys(step.outs, EACH if isPerSample else JOINT))
 
-    def shapesOf(self, step: GraphStep, inputShapes: list[Any]) -> list[Any]:
+    def shapesOf(self, step: GraphStep, inputShapes: list[Shape | None]) -> list[Shape]:
         """The output shapes with N samples; if the shape rule does not support symbols, from the actual sizes."""
         hidden = step.outs[len(step.visible) :]
         try:
@@ -106,6 +110,6 @@ class SampleKinds:
         return [bool(wanted.get(n)) and not (i < step.inputs and names[i] in indices) for i, n in enumerate(step.args)]
 
 
-def isEach(shape: Any) -> bool:
+def isEach(shape: Shape) -> bool:
     """True if the first axis, and no other, counts samples."""
     return len(shape) > 0 and shape[0] == N and not any(isinstance(d, Dim) for d in shape[1:])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from puregraph.autodiff.joint.backwardimplementation import BackwardResult
 from puregraph.autodiff.joint.freeinggraph import Descriptor, FreeingGraph
@@ -20,6 +20,11 @@ from puregraph.graph import Graph
 from puregraph.graph.module import shapesOf
 from puregraph.graph.node import Node
 from puregraph.graph.steps import ABSENT
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from puregraph.core.shape import Shape
 
 
 class JointGraph(GradientGraph):
@@ -137,7 +142,7 @@ def add_backward_pass(
     data_forwarding_strategy: str = "store_all",
     data_to_recompute: Any = (),
     budget: int | None = None,
-    shapes: Any = None,
+    shapes: Any | None = None,
 ) -> JointGraph:
     """Build a new graph that computes a graph's outputs and the gradients of `outputs` with respect to `inputs`.
 
@@ -182,7 +187,7 @@ def make_backward_function(
     required_grads: Any = None,
     data_forwarding_strategy: str = "store_all",
     data_to_recompute: Any = (),
-    shapes: Any = None,
+    shapes: Sequence[Shape] | None = None,
 ) -> tuple[ForwardPassGraph, BackwardPassGraph, BackwardResult, dict[str, Descriptor]]:
     """Split a graph in two: the forward pass, and a backward pass that reads the values forwarded by it.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from puregraph.core.accumulate import zeroLike
 from puregraph.core.errors import AutoDiffException
@@ -14,6 +14,9 @@ from puregraph.graph.backward import argumentNames, inputNames
 from puregraph.graph.lookup import nearest
 from puregraph.graph.module import Module
 from puregraph.graph.node import Node
+
+if TYPE_CHECKING:
+    from puregraph.graph.graph import Graph
 
 
 @dataclass(frozen=True)
@@ -91,7 +94,7 @@ class BackwardImplementation(ABC):
         return keep if cls is BackwardImplementation else keep(cls)
 
     @staticmethod
-    def backward_can_be_applied(node: Node, state: Any, sdfg: Any) -> bool:
+    def backward_can_be_applied(node: Node, state: Graph | None, sdfg: Graph | None) -> bool:
         """True if `backward` can be used for a node; `state` and `sdfg` are both the node's graph."""
         return True
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -20,6 +20,10 @@ from puregraph.graph.lookup import nearest
 from puregraph.graph.module import Module, holdsNode, isFloat
 from puregraph.graph.node import Node
 from puregraph.graph.steps import ABSENT, GraphStep, Steps
+
+if TYPE_CHECKING:
+    from puregraph.core.linkednode import Parents
+    from puregraph.core.protocols import AnyArray
 
 WHOLE = np.dtype(np.int64)
 
@@ -57,7 +61,7 @@ class FreeingGraph(Graph):
 
     # Building ---------------------------------------------------------------------------------------------------------
 
-    def grow(self, module: Module, parents: Any, name: str) -> Node:
+    def grow(self, module: Module, parents: Parents, name: str) -> Node:
         """A new node, of a name of its own."""
         node = Node(module, parents)
         node.rename = self.fresh(name)
@@ -162,7 +166,7 @@ class FreeingGraph(Graph):
         outputs = [values[number] for number in steps.outputs]
         return self.ownGradients(data, outputs)
 
-    def ownGradients(self, data: list[Any], outputs: list[Any]) -> list[Any]:
+    def ownGradients(self, data: list[AnyArray], outputs: list[AnyArray]) -> list[Any]:
         """The outputs, with each gradient copied that shares its array with an input or another output."""
         others = {id(x) for x in data}
         for i, name in enumerate(self.outputNames):
@@ -174,7 +178,7 @@ class FreeingGraph(Graph):
             others.add(id(outputs[i]))
         return outputs
 
-    def backward(self, *grad: Any, **options: Any) -> None:
+    def backward(self, *grad: Any, **options: object) -> None:
         raise AutoDiffException(
             f"{self.title()} frees its values while it runs, so there is nothing to go back through: "
             "make the graph of its gradients with add_backward_pass"
@@ -207,7 +211,7 @@ class FreeingGraph(Graph):
         stored = (*self.params.values(), *self.states.values())
         return sum(p.nbytes for p in stored) + lives.peak({})
 
-    def described(self, *shapes: Any) -> dict[int, Descriptor]:
+    def described(self, *shapes: tuple[int, ...]) -> dict[int, Descriptor]:
         """Infer the shape and dtype of every value, by number, for inputs of these shapes; integers have dtype None."""
         rows = self.inferShapes(list(shapes))
         faults = [row.fault for row in rows if row.fault]
@@ -246,6 +250,6 @@ def within(step: GraphStep, size: int, lives: Liveness) -> int | None:
     return None
 
 
-def oneLike(x: Any, dtype: Any) -> Any:
+def oneLike(x: AnyArray, dtype: Any) -> AnyArray:
     """A one without axes, where x is stored."""
     return np.ones_like(x, shape=(1,), dtype=dtype).reshape(())  # CuPy takes shape=() for none

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from puregraph.core.dim import Dim
 from puregraph.core.errors import need
@@ -14,6 +14,12 @@ from puregraph.graph.backward import inputNames
 from puregraph.graph.module import Inputs, Module
 from puregraph.graph.node import Node
 from puregraph.graph.steps import ABSENT, GraphStep, shapeOnly
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from puregraph.core.param import Stored
+    from puregraph.core.protocols import AnyArray
 
 
 class Exposed(Module):
@@ -38,17 +44,17 @@ class Exposed(Module):
         lambda self: self.inner.isTraining, lambda self, mode: setattr(self.inner, "isTraining", mode)
     )
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> Stored | None:
         if name == "inner":
             raise AttributeError(name)
         return getattr(self.inner, name)  # a parameter or state, which a run reads by its name
 
-    def dataShapeFrom(self, *shapes: Any) -> list:
+    def dataShapeFrom(self, *shapes: tuple[int, ...] | None) -> list:
         visible = self.inner.dataShapeFrom(*shapes)
         hidden = self.inner.hiddenShapeFrom(*shapes)
         return [*(visible if isinstance(visible, list) else [visible]), *hidden]
 
-    def dataTypeFrom(self, *dtypes: Any) -> list:
+    def dataTypeFrom(self, *dtypes: np.dtype | None) -> list:
         count = len(self.inner.outputNames)
         if all(d is None for d in dtypes):
             return [None] * len(self.outputNames)
@@ -56,10 +62,10 @@ class Exposed(Module):
         visible = inferred if isinstance(inferred, list) else [inferred] * count
         return [*visible, *self.inner.hiddenTypeFrom(*dtypes)]
 
-    def updateData(self, *arguments: Any) -> Any:
+    def updateData(self, *arguments: AnyArray | None) -> Any:
         return self.inner.updateData(*arguments)
 
-    def updateGrad(self, grad: list, *values: Any, needs: tuple[bool, ...]) -> Any:
+    def updateGrad(self, grad: list, *values: Any, needs: tuple[bool, ...]) -> tuple[AnyArray | None, ...]:
         visible = grad[: len(self.inner.outputNames)]
         rule = gradientRule(self.inner, needs, self.rule)
         return rule(visible if len(visible) > 1 else visible[0], *values)
@@ -91,16 +97,16 @@ class Parameter(Module):
     def ruleParams(self) -> list:
         return [self.value]
 
-    def dataShapeFrom(self) -> Any:
+    def dataShapeFrom(self) -> tuple[int, ...]:
         return (0,) if self.value is None else self.value.shape
 
     def dataTypeFrom(self) -> Any:
         return None if self.value is None else self.value.dtype
 
-    def updateData(self, value: Any) -> Any:
+    def updateData(self, value: AnyArray | None) -> AnyArray | None:
         return value
 
-    def updateGrad(self, grad: Any, value: Any, y: Any) -> Any:
+    def updateGrad(self, grad: Any, value: object, y: Any) -> tuple[AnyArray | None, ...]:
         return grad
 
     def flopsFrom(self) -> int:
@@ -114,7 +120,7 @@ class CotangentInput(Module):
     Source    the first adjoint of reverse mode; Griewank, Walther 2008, ch. 3
     """
 
-    def dataShapeFrom(self, y: Any, g: Any) -> Any:
+    def dataShapeFrom(self, y: tuple[int, ...], g: tuple[int, ...]) -> tuple[int, ...] | None:
         isAlike = len(g) == len(y) and all(n == m or isinstance(m, Dim) and m.isOfData for n, m in zip(g, y))
         need(isAlike, f"a gradient of shape {y}", g, "only the gradient of a single number may be left out, and is 1")
         return y
@@ -122,10 +128,10 @@ class CotangentInput(Module):
     def dataTypeFrom(self, y: Any, g: Any) -> Any:
         return y
 
-    def updateData(self, y: Any, g: Any) -> Any:
+    def updateData(self, y: AnyArray, g: AnyArray) -> AnyArray:
         return g if getattr(g, "dtype", None) == getattr(y, "dtype", None) else g.astype(y.dtype)
 
-    def updateGrad(self, grad: Any, y: Any, g: Any, dy: Any) -> Any:
+    def updateGrad(self, grad: Any, y: Any, g: Any, dy: Any) -> tuple[AnyArray | None, ...]:
         return None, grad
 
     def flopsFrom(self, y: Any, g: Any) -> int:
@@ -142,10 +148,10 @@ class Outline(Module):
     reads = ()
     keepsDtype = True
 
-    def dataShapeFrom(self, x: Any) -> Any:
+    def dataShapeFrom(self, x: tuple[int, ...]) -> tuple[int, ...]:
         return x
 
-    def updateData(self, x: Any) -> Any:
+    def updateData(self, x: AnyArray) -> AnyArray | None:
         return shapeOnly(x)
 
     def flopsFrom(self, x: Any) -> int:

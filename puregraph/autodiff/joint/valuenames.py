@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from puregraph.core.errors import AutoDiffException, GraphError
 from puregraph.graph import Graph
 from puregraph.graph.lookup import few, nearest
 from puregraph.graph.node import Node
+
+if TYPE_CHECKING:
+    from puregraph.core.linkednode import Parents
 
 
 class _Target(NamedTuple):
@@ -86,7 +89,7 @@ class _Names:
             )
         return name, list(matches)
 
-    def byNode(self, selector: Any, role: str) -> tuple[str, list[tuple[int, ...]]]:
+    def byNode(self, selector: Parents, role: str) -> tuple[str, list[tuple[int, ...]]]:
         """The outputs of a node, or one of them."""
         node, slot = selector if isinstance(selector, tuple) and len(selector) == 2 else (selector, None)
         if not isinstance(node, Node):

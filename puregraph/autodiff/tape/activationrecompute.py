@@ -32,7 +32,12 @@ from puregraph.graph.sequential import Sequential
 from puregraph.graph.steps import Steps
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
     from puregraph.core.device import Array
+    from puregraph.core.dim import Size
+    from puregraph.core.protocols import AnyArray
+    from puregraph.core.shape import Shape
 
 
 class _Before:
@@ -40,7 +45,7 @@ class _Before:
 
     flows = True  # from a forward graph to a backward graph, where those are two
 
-    def __init__(self, arrays: list[Any], modes: list[bool]):
+    def __init__(self, arrays: list[AnyArray], modes: list[bool]):
         self.arrays, self.modes = arrays, modes
 
 
@@ -64,7 +69,7 @@ class Checkpoint(GraphHolder):
         self.inner = graph
         self.graph = graph if isinstance(graph, Graph) else alone(graph)
 
-    def calcMode(self, mode: Any) -> Any:
+    def calcMode(self, mode: Any) -> Self:
         self.graph.calcMode(mode)
         return self
 
@@ -94,22 +99,22 @@ class Checkpoint(GraphHolder):
     def reads(self) -> tuple[str, ...]:  # type: ignore[override]
         return (*self.arguments, *self.ruleNames, "before")
 
-    def dataShapeFrom(self, *shapes: Any) -> Any:
+    def dataShapeFrom(self, *shapes: Shape) -> Shape | list[Shape]:
         return self.graph.dataShapeFrom(list(shapes)) if self.graph is self.inner else self.inner.dataShapeFrom(*shapes)
 
     def dataTypeFrom(self, *dtypes: Any) -> Any:
         return self.inner.dataTypeFrom(*dtypes)
 
-    def hiddenShapeFrom(self, *shapes: Any) -> list:
+    def hiddenShapeFrom(self, *shapes: Shape) -> list:
         return [()]
 
-    def hiddenTypeFrom(self, *dtypes: Any) -> list:
+    def hiddenTypeFrom(self, *dtypes: np.dtype) -> list:
         return [np.dtype(object)]
 
-    def flopsFrom(self, *shapes: Any) -> Any:
+    def flopsFrom(self, *shapes: Shape) -> Size:
         return self.graph.flopsFrom(list(shapes)) if self.graph is self.inner else self.inner.flopsFrom(*shapes)
 
-    def updateData(self, *values: Any) -> tuple:
+    def updateData(self, *values: AnyArray) -> tuple:
         names = self.ruleNames
         inputs, stored = values[: len(values) - len(names)], dict(zip(names, values[len(values) - len(names) :]))
         arrays = [stored[name].copy() for name in self.states]
@@ -132,7 +137,7 @@ class Checkpoint(GraphHolder):
         new, params = back.gradients(list(grad) if outputs > 1 else [grad], results, shows=False)
         return (*new, *[None] * (count - len(new)), *self.inOrder({id(p): g for p, g in params}))
 
-    def replay(self, inputs: Any, stored: dict[str, Any]) -> tuple[Steps, list[Any]]:
+    def replay(self, inputs: tuple[AnyArray, ...], stored: dict[str, AnyArray]) -> tuple[Steps, list[Any]]:
         """Run a forward pass with these parameters and states; return its steps and values."""
         present = list(inputs)
         while present and present[-1] is None:  # left out; one before others keeps its position
@@ -208,7 +213,7 @@ class CheckpointBackward(TapeNode):
     def name(self) -> str:
         return "CheckpointBackward0"
 
-    def apply(self, *grads: Any) -> Any:
+    def apply(self, *grads: AnyArray | None) -> tuple[AnyArray, ...] | None:
         if self.inputs is None:
             raise AutoDiffException(f"{self.name()}: {AGAIN}")
         if [versionOf(self.inputs[i]) for i in self.wanted] != self.versions:
@@ -229,7 +234,7 @@ class CheckpointBackward(TapeNode):
         self.inputs = self.before = self.modes = None
 
 
-def copied(value: Any) -> Any:
+def copied(value: Any) -> Variable:
     """A Variable as a leaf of its own."""
     if not isinstance(value, Variable):
         return value
@@ -238,12 +243,12 @@ def copied(value: Any) -> Any:
     return fresh
 
 
-def linked(value: Any) -> Any:
+def linked(value: Variable) -> Any:
     """A Variable as one that was made from it, so that its gradient is its own."""
     return np.positive(value) if isinstance(value, Variable) and value.requires_grad else value
 
 
-def boundary(outputs: list[Variable], start: int, fresh: list[Any]) -> list[GradientEdge]:
+def boundary(outputs: list[Variable], start: int, fresh: list[Variable]) -> list[GradientEdge]:
     """The edges to leaves that are not among the function's inputs, without repeats.
 
     Raises    AutoDiffException if the function read the result of an earlier operation

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from heapq import heapify, heappop, heappush
 from operator import attrgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,6 +23,10 @@ from puregraph.core.base.mutex import Mutex
 from puregraph.core.errors import AutoDiffException, addLocation
 from puregraph.core.hooks import HOOKS
 from puregraph.core.tracer import Tracer
+
+if TYPE_CHECKING:
+    from puregraph.autodiff.tape.variable import Variable
+    from puregraph.core.protocols import AnyArray
 
 Add = Callable[[Any, Any], Any]
 LOCK = Mutex()
@@ -158,7 +162,7 @@ def deliver(news: list[tuple[Any, list[Any]]]) -> None:
                 variable.receive(parts)
 
 
-def settled(leaf: LeafAccumulator, gradients: list[Any], add: Add | None) -> list[Any]:
+def settled(leaf: LeafAccumulator, gradients: list[AnyArray], add: Add | None) -> list[Any]:
     """A leaf's new gradients: their sum for an array or with `accumulate`; otherwise a list in order."""
     parts = [total(gradients, add)] if add is not None or isArray(gradients[0]) else gradients[::-1]
     return [hooked(leaf.hooks.get(0, ()), g) for g in parts] if leaf.hooks else parts
@@ -225,7 +229,7 @@ def hooked(hooks: Sequence[Callable[[Any], Any]], g: Any) -> Any:
     return g
 
 
-def afterwards(hooks: Sequence[Callable[..., Any]], results: tuple, grads: Any) -> tuple:
+def afterwards(hooks: Sequence[Callable[..., Any]], results: tuple, grads: tuple[AnyArray, ...]) -> tuple:
     """Pass a node's results through its hooks, which may replace them."""
     for hook in list(hooks):
         new = hook(results, tuple(grads))
@@ -308,7 +312,7 @@ def listed(value: Any) -> list[Any]:
     return [value] if isOne else list(value)
 
 
-def edgeOf(value: Any) -> GradientEdge:
+def edgeOf(value: Variable) -> GradientEdge:
     """The edge of a Variable, or an edge itself."""
     if isinstance(value, GradientEdge):
         return value

@@ -5,7 +5,10 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from puregraph.autodiff.tape.variable import Variable
 
 
 class Mode(threading.local):
@@ -68,7 +71,7 @@ class Switch:
 
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)
-        def call(*arguments: Any, **options: Any) -> Any:
+        def call(*arguments: Variable, **options: object) -> Variable:
             with type(self)():
                 return function(*arguments, **options)
 

@@ -13,6 +13,7 @@ from puregraph.core.late import Late
 
 if TYPE_CHECKING:
     from puregraph.autodiff.tape.variable import Variable
+    from puregraph.core.protocols import AnyArray
 
 NOTHING = (
     "Variable does not require grad or does not have a grad_fn: it was made under no_grad, of values that require no "
@@ -106,7 +107,7 @@ class TapeNode:
         self.kept = self.kept or {}
         self.kept.setdefault(slot, []).append(weakref.ref(variable))
 
-    draw: Any = Late("puregraph.draw.callablepicture", "drawTape")
+    draw = Late("puregraph.draw.callablepicture", "drawTape")
 
     def __str__(self) -> str:
         return f"<{self.name()} object at {id(self):#x}>"
@@ -183,6 +184,6 @@ def checked(edge: object, owner: TapeNode) -> GradientEdge:
     return edge if type(edge) is GradientEdge else GradientEdge(node, number)
 
 
-def total(grads: list[Any], add: Callable[[Any, Any], Any] | None = None) -> Any:
+def total(grads: list[AnyArray], add: Callable[[Any, Any], Any] | None = None) -> Any:
     """Contributions in the order in which they came, last reader first, as one gradient; None if there is none."""
     return None if not grads else grads[0] if len(grads) == 1 else combine(grads[::-1], add)

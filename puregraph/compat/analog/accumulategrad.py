@@ -27,7 +27,7 @@ class AccumulateGrad:
             [total(c) for c in contributions.args], {name: total(c) for name, c in contributions.kwargs.items()}
         )
 
-    def __call__(self, *contributions: Any, **named: Any) -> ArgsKwargs:
+    def __call__(self, *contributions: Any, **named: object) -> ArgsKwargs:
         return self.grad(ArgsKwargs(contributions, named))
 
     def __repr__(self) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from puregraph.compat.analog.argskwargs import ArgsKwargs, InputOutput
 from puregraph.compat.analog.invertedgraph import InvertedGraph
@@ -13,6 +13,11 @@ from puregraph.compat.analog.passes.cotangents import checked_seeds, implied_see
 from puregraph.compat.analog.passes.graphadapter import NoForwardPassError, graph_pass
 from puregraph.compat.analog.passes.residuals import Residuals
 from puregraph.core.errors import GraphError
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+    from puregraph.core.protocols import AnyArray
 
 
 class EditableBackwardGraph(InvertedGraph):
@@ -59,7 +64,7 @@ class EditableBackwardGraph(InvertedGraph):
         seeds = None if gradient is None else ArgsKwargs.to_args_kwargs_object(gradient)
         return self._calculate(residuals, seeds, retain_graph)
 
-    def calculate(self, *args: Any, retain_graph: bool = False, **kwargs: Any) -> Any:
+    def calculate(self, *args: AnyArray, retain_graph: bool = False, **kwargs: object) -> AnyArray | None:
         """The gradient of the inputs: a value, a list of several, ArgsKwargs where inputs have names.
 
         Pass one gradient per output: by name for named outputs, None for an output without one. Returns None if no
@@ -86,7 +91,7 @@ class EditableBackwardGraph(InvertedGraph):
             self._release()
         return None if result is None else ArgsKwargs.from_args_kwargs_object(result)
 
-    def _pass(self, from_node: Any, *args: Any, **kwargs: Any) -> dict[Any, InputOutput]:
+    def _pass(self, from_node: Hashable, *args: AnyArray | float, **kwargs: object) -> dict[Hashable, InputOutput]:
         """Run backward from `from_node` with these gradients: the incoming and outgoing gradients of each node.
 
         Nodes that no gradient reaches are left out.
@@ -96,12 +101,14 @@ class EditableBackwardGraph(InvertedGraph):
             n: InputOutput(finished.arrived[n], grads) for n, grads in finished.results.items() if grads is not None
         }
 
-    def pull(self, records: dict[Any, Any], grads: ArgsKwargs) -> tuple[ArgsKwargs, list[tuple[Any, Any]]]:
+    def pull(
+        self, records: dict[Hashable, Any], grads: ArgsKwargs
+    ) -> tuple[ArgsKwargs, list[tuple[Hashable, Hashable]]]:
         """Run one backward pass over these records: the input gradients, and (parameter, gradient) pairs."""
         finished = self._run(self.OUTPUT, grads, Residuals(records))
         return finished.results.get(self.INPUT) or ArgsKwargs(), finished.params.totals()
 
-    def _run(self, start: Any, grads: ArgsKwargs, residuals: Any, keep: bool = False) -> BackwardPass:
+    def _run(self, start: Hashable, grads: ArgsKwargs, residuals: Any, keep: bool = False) -> BackwardPass:
         """Run one pass that starts at this node with these gradients; `keep` stores every node's gradients."""
         before, self._now = self._now, BackwardPass(self, residuals, keep)
         try:
@@ -109,7 +116,7 @@ class EditableBackwardGraph(InvertedGraph):
         finally:
             self._now = before
 
-    def _commit(self, start: Any, grads: ArgsKwargs, residuals: Any, keep: bool = False) -> BackwardPass:
+    def _commit(self, start: Hashable, grads: ArgsKwargs, residuals: Any, keep: bool = False) -> BackwardPass:
         """Run, and when all has succeeded store the parameters' gradients."""
         if self._source is None and self.graph_state.is_taped:
             raise GraphError(

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from puregraph.compat.analog.argskwargs import ArgsKwargs
 from puregraph.compat.analog.passes.nodekinds import use
 from puregraph.core.errors import AutoDiffException
+
+if TYPE_CHECKING:
+    from puregraph.core.protocols import AnyArray
 
 
 class BackwardModule:
@@ -33,7 +36,7 @@ class BackwardModule:
     def __init__(self, layer: Any = None):
         self.layer = layer
 
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
+    def forward(self, *args: AnyArray | float | None, **kwargs: object) -> Any:
         """The layer's values.
 
         Raises    AutoDiffException if there is no layer
@@ -46,7 +49,7 @@ class BackwardModule:
         outputs, _ = use(self.layer, ArgsKwargs(args, kwargs), False, 0)
         return ArgsKwargs.from_args_kwargs_object(outputs)
 
-    def backward(self, *grads: Any, **named: Any) -> Any:
+    def backward(self, *grads: Any, **named: object) -> Any:
         """Compute the input gradients from the output gradients."""
         raise NotImplementedError(f"{type(self).__name__} has no gradient: write backward(self, *grads)")
 
@@ -59,7 +62,7 @@ class BackwardModule:
         self.layer = layer
         return self
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: Any, **kwargs: object) -> Any:
         return self.forward(*args, **kwargs)
 
     @property
@@ -77,7 +80,7 @@ class BackwardIdentity(BackwardModule):
     Source    the straight-through estimator; Bengio, Léonard, Courville 2013, arXiv:1308.3432
     """
 
-    def backward(self, *grads: Any, **named: Any) -> Any:
+    def backward(self, *grads: Any, **named: object) -> ArgsKwargs:
         return ArgsKwargs(grads, named)
 
 
@@ -88,7 +91,7 @@ class BackwardUsingForward(BackwardModule):
     array([-1., -1.])
     """
 
-    def backward(self, *grads: Any, **named: Any) -> Any:
+    def backward(self, *grads: Any, **named: object) -> Any:
         return self.forward(*grads, **named)
 
 
@@ -104,5 +107,5 @@ class BackwardFunction(BackwardModule):
         super().__init__(layer)
         self.backward_function = backward_function
 
-    def backward(self, *grads: Any, **named: Any) -> Any:
+    def backward(self, *grads: Any, **named: object) -> AnyArray | float:
         return self.backward_function(*grads, **named)

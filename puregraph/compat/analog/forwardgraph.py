@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from puregraph.autodiff.tape.gradmode import enable_grad
 from puregraph.autodiff.tape.variable import Variable
@@ -21,6 +21,11 @@ from puregraph.core.errors import AutoDiffException, GraphError, ShapeError, add
 from puregraph.core.late import Late
 from puregraph.graph.node import located
 
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+    from puregraph.compat.analog.backwardgraph import EditableBackwardGraph
+
 
 class ForwardGraph(AcyclicDirectedGraph):
     """A graph of callables from INPUT to OUTPUT.
@@ -34,16 +39,16 @@ class ForwardGraph(AcyclicDirectedGraph):
     their edges; keywords keep their names. A node that nothing feeds is called with nothing.
     """
 
-    backward_type: Any = Late("puregraph.compat.analog.backwardgraph", "EditableBackwardGraph")
+    backward_type = Late("puregraph.compat.analog.backwardgraph", "EditableBackwardGraph")
     _back: Any = None
 
     # Running ----------------------------------------------------------------------------------------------------------
 
-    def __call__(self, *inputs: Any, is_training: bool = True, **named: Any) -> Any:
+    def __call__(self, *inputs: Any, is_training: bool = True, **named: object) -> Any:
         """Run on values, or on one list of them; see `calculate`."""
         return self.calculate(*inputs, is_training=is_training, **named)
 
-    def calculate(self, *inputs: Any, is_training: bool = True, **named: Any) -> Any:
+    def calculate(self, *inputs: Any, is_training: bool = True, **named: object) -> Any:
         """The graph's output: a value, a list of several, or ArgsKwargs where some have names.
 
         `is_training`    keep what a backward pass needs
@@ -72,7 +77,7 @@ class ForwardGraph(AcyclicDirectedGraph):
             self.graph_state.forward_input_output_graph = records  # type: ignore[assignment]
         return ArgsKwargs.from_args_kwargs_object(records[self.OUTPUT].outputs)
 
-    def _pass(self, from_node: Any, *args: Any, **kwargs: Any) -> dict[Any, Record]:
+    def _pass(self, from_node: Hashable, *args: object, **kwargs: object) -> dict[Hashable, Record]:
         """Run from `from_node` with these values: the inputs and outputs of every node after it."""
         return self._run(self.known(from_node), ArgsKwargs(args, kwargs), True)
 
@@ -80,8 +85,10 @@ class ForwardGraph(AcyclicDirectedGraph):
         """Run on Variables, as a piece of their tape."""
         return self._run(self.INPUT, inputs, True, on_tape=True)[self.OUTPUT].outputs
 
-    def _run(self, start: Any, inputs: ArgsKwargs, is_training: bool, on_tape: bool = False) -> dict[Any, Record]:
-        records: dict[Any, Record] = {}
+    def _run(
+        self, start: Hashable, inputs: ArgsKwargs, is_training: bool, on_tape: bool = False
+    ) -> dict[Hashable, Record]:
+        records: dict[Hashable, Record] = {}
         for rank, (node, edges, finished) in enumerate(self._plan_from(start).steps):
             arguments, taken = (inputs, []) if node == start else self._gather(node, edges, records)
             outputs, pull = self._use(node, arguments, is_training, rank, on_tape)
@@ -94,7 +101,7 @@ class ForwardGraph(AcyclicDirectedGraph):
                         del records[done]
         return records
 
-    def _use(self, node: Any, arguments: ArgsKwargs, is_training: bool, rank: int, on_tape: bool) -> Used:
+    def _use(self, node: Hashable, arguments: ArgsKwargs, is_training: bool, rank: int, on_tape: bool) -> Used:
         """Run one node; an exception gains the node's location."""
         if isinstance(node, GraphEnum):
             return arguments, None
@@ -111,7 +118,9 @@ class ForwardGraph(AcyclicDirectedGraph):
             addLocation(error, f"{self.location_of(node)}: given {show(shapes)}")
             raise
 
-    def _gather(self, node: Any, edges: tuple[Edge, ...], records: dict[Any, Record]) -> tuple[ArgsKwargs, list[Taken]]:
+    def _gather(
+        self, node: Hashable, edges: tuple[Edge, ...], records: dict[Hashable, Record]
+    ) -> tuple[ArgsKwargs, list[Taken]]:
         """Assemble a node's call arguments, with the source of each value."""
         positional: list[tuple[int, Any, Any, Edge]] = []
         appended: list[tuple[Any, Any, Edge]] = []
@@ -152,7 +161,7 @@ class ForwardGraph(AcyclicDirectedGraph):
             routes += [(name, name if edge.out_kwarg is True else None) for name in values.kwargs]
         return routes
 
-    def _feeding(self, inside: set[Any], start: Any) -> set[Any]:
+    def _feeding(self, inside: set[Any], start: Hashable) -> set[Any]:
         before = reachable(inside, lambda node: (e.source for e in self.incoming[node] if node != start))
         if self.INPUT in before and start is not self.INPUT:
             raise GraphError(
@@ -163,7 +172,7 @@ class ForwardGraph(AcyclicDirectedGraph):
     # Backward ---------------------------------------------------------------------------------------------------------
 
     @property
-    def backward_graph(self) -> Any:
+    def backward_graph(self) -> EditableBackwardGraph:
         """The backward graph that inverts this one; made once, it follows when this one is edited."""
         if self._back is None:
             self._back = self.backward_type(self.graph_state).from_forward(self)
@@ -211,7 +220,9 @@ class ForwardGraph(AcyclicDirectedGraph):
         return self
 
 
-def use_graph(forward: ForwardGraph, backward: Any, inputs: ArgsKwargs, is_training: bool, rank: int) -> Used:
+def use_graph(
+    forward: ForwardGraph, backward: EditableBackwardGraph, inputs: ArgsKwargs, is_training: bool, rank: int
+) -> Used:
     """Run a graph as a node: its outputs, and its backward graph as the way back."""
     records = forward._run(forward.INPUT, inputs, is_training)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from puregraph.compat.analog.accumulategrad import AccumulateGrad
 from puregraph.compat.analog.forwardgraph import ForwardGraph
@@ -17,6 +17,9 @@ from puregraph.compat.analog.structure.nodelabels import label_of
 from puregraph.core.errors import GraphError
 from puregraph.graph import Graph
 
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
 
 class InvertedGraph(AcyclicDirectedGraph):
     """A graph from OUTPUT to INPUT, whose edges may say which forward edge they run against."""
@@ -25,9 +28,9 @@ class InvertedGraph(AcyclicDirectedGraph):
 
     def __init__(self, graph_state: ModelGraphState | None = None):
         self.forward_graph: Any = None
-        self._stands_for: dict[Any, Any] = {}
+        self._stands_for: dict[Hashable, Any] = {}
         self._source: GraphSource | None = None
-        self._followed: tuple[Any, int] | None = None
+        self._followed: tuple[Hashable, int] | None = None
         super().__init__(graph_state)
 
     # Building ---------------------------------------------------------------------------------------------------------
@@ -68,7 +71,7 @@ class InvertedGraph(AcyclicDirectedGraph):
         port, slot = side(edge.in_arg, edge.in_kwarg), side(edge.out_arg, edge.out_kwarg)
         return edge.source, port, edge.target, slot, id(edge.forward)
 
-    def _halves(self, edge: Edge, node: Any, position: int) -> tuple[Edge, Edge]:
+    def _halves(self, edge: Edge, node: Hashable, position: int) -> tuple[Edge, Edge]:
         consumer = edge.reader
         if edge.forward is not None:
             return edge.moved(target=node), edge.moved(source=node, consumer=consumer, packed=True)
@@ -76,7 +79,7 @@ class InvertedGraph(AcyclicDirectedGraph):
         after.consumer = edge.reader
         return before, after
 
-    def insert(self, node: Any, source: Any, target: Any) -> Any:
+    def insert(self, node: Hashable, source: Hashable, target: Hashable) -> Any:
         """Put a node on the edges from `source` to `target`: it is called with the gradients that they carry.
 
         `source` may be an AccumulateGrad or a node; a forward node's fan-in has the name `AccumulateGrad(node)`.
@@ -90,7 +93,7 @@ class InvertedGraph(AcyclicDirectedGraph):
         super().insert(node, source, target)
         return self
 
-    def replace(self, old: Any, new: Any) -> Any:
+    def replace(self, old: Hashable, new: Any) -> Any:
         """Replace the gradient rule of a node by another: a BackwardModule, or any callable on gradients.
 
         It is given what the node would have been, lined up with its outputs, and what it gives is taken for the
@@ -112,11 +115,11 @@ class InvertedGraph(AcyclicDirectedGraph):
 
     # Planning ---------------------------------------------------------------------------------------------------------
 
-    def _plan_from(self, start: Any) -> ExecutionPlan:
+    def _plan_from(self, start: Hashable) -> ExecutionPlan:
         self._follow()
         return super()._plan_from(start)
 
-    def _check_ends(self, start: Any) -> None:
+    def _check_ends(self, start: Hashable) -> None:
         if start is self.OUTPUT and not self.nodes:
             raise GraphError(
                 "OUTPUT doesn't exist in the backward graph, which is empty: make it with from_forward(graph), "
@@ -167,11 +170,11 @@ class InvertedGraph(AcyclicDirectedGraph):
             return self._source.output_label(owner, edge.slot)
         return super().given_label(edge)
 
-    def _owner_of(self, node: Any) -> Any:
+    def _owner_of(self, node: Hashable) -> Any:
         """The forward node whose outputs the gradients that reach a node belong to."""
         return node.module if isinstance(node, AccumulateGrad) else self._stands_for.get(node, node)
 
-    def _writes(self, node: Any, running: set[Any]) -> list[str]:
+    def _writes(self, node: Hashable, running: set[Hashable]) -> list[str]:
         return super()._writes(node, running) + self._learned(node)
 
     def _learned(self, node: Any) -> list[str]:

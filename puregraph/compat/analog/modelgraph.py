@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from puregraph.compat.analog.argskwargs import ArgsKwargs
 from puregraph.compat.analog.backwardgraph import EditableBackwardGraph
 from puregraph.compat.analog.forwardgraph import ForwardGraph, use_graph
 from puregraph.compat.analog.modelgraphstate import ModelGraphState
 from puregraph.compat.analog.passes.nodekinds import Used
+
+if TYPE_CHECKING:
+    from puregraph.core.protocols import AnyArray
 
 
 class ModelGraph(ModelGraphState):
@@ -40,11 +43,11 @@ class ModelGraph(ModelGraphState):
         self.backward_graph.compile(is_static)
         return self
 
-    def __call__(self, *inputs: Any, is_training: bool = True, **named: Any) -> Any:
+    def __call__(self, *inputs: Any, is_training: bool = True, **named: object) -> AnyArray | float:
         """Run forward."""
         return self.forward_graph(*inputs, is_training=is_training, **named)
 
-    def backward(self, gradient: Any = None, retain_graph: bool = False) -> Any:
+    def backward(self, gradient: AnyArray | float | None = None, retain_graph: bool = False) -> Any:
         """The gradient of the inputs from that of the outputs."""
         return self.backward_graph(gradient, retain_graph=retain_graph)
 

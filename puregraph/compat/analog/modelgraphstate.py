@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from puregraph.compat.analog.argskwargs import ArgsKwargs, InputOutput
 from puregraph.compat.analog.passes.callabletape import leaf
 from puregraph.compat.analog.structure.graphenum import GraphEnum
 from puregraph.core.errors import GraphError
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+    from puregraph.autodiff.tape.variable import Variable
 
 
 class ModelGraphState:
@@ -31,7 +36,7 @@ class ModelGraphState:
             )
         self.use_autograd_graph = use_autograd_graph
         self.allow_loops = allow_loops
-        self.forward_input_output_graph: dict[Any, InputOutput] | None = None
+        self.forward_input_output_graph: dict[Hashable, InputOutput] | None = None
         self.is_taped = False
         self._loss: Any = None
         self._leaves: ArgsKwargs | None = None
@@ -52,11 +57,11 @@ class ModelGraphState:
         return self._side(GraphEnum.INPUT)
 
     @property
-    def outputs(self) -> Any:
+    def outputs(self) -> ArgsKwargs | None:
         """The values that left the last forward pass, as ArgsKwargs; None before one."""
         return self._side(GraphEnum.OUTPUT)
 
-    def _side(self, node: GraphEnum) -> Any:
+    def _side(self, node: GraphEnum) -> ArgsKwargs | None:
         records = self.forward_input_output_graph
         return None if records is None or node not in records else records[node].outputs
 
@@ -70,15 +75,15 @@ class ModelGraphState:
         return self._leaves
 
     @property
-    def loss(self) -> Any:
+    def loss(self) -> Variable | None:
         """A Variable computed from `leaves`, the outputs: the next call of the backward graph starts from it."""
         return self._loss
 
     @loss.setter
-    def loss(self, loss: Any) -> None:
+    def loss(self, loss: Variable) -> None:
         self._loss = loss
 
-    def set_loss(self, loss: Any) -> ModelGraphState:
+    def set_loss(self, loss: Variable) -> ModelGraphState:
         """The same, as a method that can be chained."""
         self.loss = loss
         return self

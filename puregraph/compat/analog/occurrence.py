@@ -24,7 +24,7 @@ class Occurrence:
     def __init__(self, module: Any, name: str | None = None):
         self.module, self.name = module, name
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: Any, **kwargs: object) -> Any:
         return self.module(*args, **kwargs)
 
     def __repr__(self) -> str:

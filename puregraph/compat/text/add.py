@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from puregraph.autodiff.tape.variable import TEXT_OPERATORS
 from puregraph.compat.text.function import (
@@ -18,6 +18,9 @@ from puregraph.compat.text.function import (
 )
 from puregraph.core.accumulate import isArray, shapeOf
 from puregraph.graph.function import Context
+
+if TYPE_CHECKING:
+    from puregraph.autodiff.tape.variable import Variable
 
 
 class Add(TextFunction):
@@ -53,12 +56,12 @@ def plus(a: Any, b: Any) -> Any:
     return a + b
 
 
-def is_number(value: Any) -> bool:
+def is_number(value: object) -> bool:
     """True for a number or an array."""
     return isinstance(value, (int, float)) or isArray(value)
 
 
-def add(x: Any, y: Any) -> Any:
+def add(x: Any, y: Any) -> Variable:
     """x + y"""
     return Add.apply(x, y)
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from puregraph.autodiff.tape.variable import Variable
 from puregraph.compat.text.client import Client, ask, backward_client, texts
 from puregraph.compat.text.function import TextFunction, feedback, flatten, is_empty, need_text, role_of, said, value_of
 from puregraph.compat.text.template import Message, fill, fill_messages, names, tagged
 from puregraph.graph.function import Context, isHole
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 Part = tuple[str, Any]  # how a part is called that has no role, and the part
 
@@ -48,7 +51,7 @@ class ChatCompletion(TextFunction):
         ctx: Context,
         forward_model_client: Client,
         messages: list[dict[str, Any]],
-        inputs: dict[str, Any] | None = None,
+        inputs: Mapping[str, object] | None = None,
         backward_model_client: Client | None = None,
         **completion_args: Any,
     ) -> Any:
@@ -88,7 +91,7 @@ class ChatCompletion(TextFunction):
         )
 
 
-def parts_of(messages: Any, inputs: dict[str, Any]) -> list[Part]:
+def parts_of(messages: object, inputs: Mapping[str, object]) -> list[Part]:
     """Return everything that the answer depends on: the contents of messages, then the inputs, in order."""
     if not isinstance(messages, (list, tuple)) or not all(is_message(m) for m in messages) or not messages:
         raise TypeError(f'ChatCompletion: wanted messages [{{"role": ..., "content": ...}}, ...], got {messages!r:.80}')
@@ -100,17 +103,17 @@ def parts_of(messages: Any, inputs: dict[str, Any]) -> list[Part]:
     return contents + [(f"input {name}", value) for name, value in inputs.items()]
 
 
-def is_message(message: Any) -> bool:
+def is_message(message: object) -> bool:
     """True for a dict with the keys of a message."""
     return isinstance(message, dict) and "role" in message and "content" in message
 
 
-def needs_feedback(part: Any) -> bool:
+def needs_feedback(part: object) -> bool:
     """True for a Variable that needs a gradient, and for the value of a graph's node."""
     return part.requires_grad if isinstance(part, Variable) else isHole(part)
 
 
-def composed(messages: list[dict[str, Any]], inputs: dict[str, Any]) -> tuple[list[list[Message]], bool]:
+def composed(messages: list[dict[str, Any]], inputs: Mapping[str, object]) -> tuple[list[list[Message]], bool]:
     """The conversations as bare text, one for each row of the inputs, and whether there are such rows."""
     values = {name: value_of(v) for name, v in inputs.items()}
     templates = [(str(value_of(m["role"])), content_of(m["content"])) for m in messages]
@@ -129,7 +132,7 @@ def composed(messages: list[dict[str, Any]], inputs: dict[str, Any]) -> tuple[li
     return [[{"role": r, "content": fill(text, row)} for r, text in templates] for row in rows], bool(sizes)
 
 
-def content_of(content: Any) -> str:
+def content_of(content: object) -> str:
     """A content as one text, a line for each part."""
     parts = [value_of(part) for part in flatten(content)]
     wrong = [part for part in parts if not isinstance(part, str)]
@@ -146,7 +149,7 @@ def mirrored(message: dict[str, Any], grads: Iterator[Any]) -> dict[str, Any]:
     return {key: placed(content, grads) if key == "content" else None for key, content in message.items()}
 
 
-def placed(content: Any, grads: Iterator[Any]) -> Any:
+def placed(content: object, grads: Iterator[Any]) -> Any:
     """The gradients of a content's parts, in lists as the parts are."""
     return [placed(part, grads) for part in content] if isinstance(content, (list, tuple)) else next(grads)
 
@@ -157,7 +160,7 @@ def report(conversation: list[Message], answer: str) -> str:
     return "\n".join(["<CONVERSATION>", *lines, "</CONVERSATION>", tagged("ANSWER", answer)])
 
 
-def listing(tag: str, value: Any) -> str:
+def listing(tag: str, value: object) -> str:
     """A text, or a numbered one for each row of a batch."""
     if not isinstance(value, list):
         return tagged(tag, value)

@@ -29,7 +29,7 @@ class set_backward_model_client:  # noqa: N801 - afnio's name
     def __enter__(self) -> None:
         pass
 
-    def __exit__(self, *error: Any) -> None:
+    def __exit__(self, *error: object) -> None:
         set_backward_model_client.chosen = self.before
 
 
@@ -47,7 +47,7 @@ def backward_client(own: Client | None, label: str) -> Client:
     return client
 
 
-def ask(client: Client, messages: list[Message], read: Callable[[Any], Any], label: str, **options: Any) -> Any:
+def ask(client: Client, messages: list[Message], read: Callable[[Any], Any], label: str, **options: object) -> Any:
     """The answer of a client, parsed by `read`. Asked again, three times in all, where either of them raises.
 
     Raises    AutoDiffException, from the last error, when no answer could be used
@@ -72,7 +72,7 @@ def ask(client: Client, messages: list[Message], read: Callable[[Any], Any], lab
     ) from error
 
 
-def texts(answer: Any, count: int) -> list[str]:
+def texts(answer: object, count: int) -> list[str]:
     """The texts of an answer that holds a JSON list of them, and maybe words around it.
 
     Raises    ValueError for anything else, or another number of texts
@@ -88,7 +88,7 @@ def texts(answer: Any, count: int) -> list[str]:
     return items
 
 
-def lone_text(answer: Any) -> str:
+def lone_text(answer: object) -> str:
     """Return the only text of an answer, which may be a JSON list of one text.
 
     Raises    ValueError for anything else, or an empty text

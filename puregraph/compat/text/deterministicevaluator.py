@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,6 +11,9 @@ from puregraph.compat.text.client import Client, ask, backward_client, lone_text
 from puregraph.compat.text.function import TextFunction, feedback, on_tape, role_of, said, value_of
 from puregraph.compat.text.template import Message, fill_messages, tagged
 from puregraph.graph.function import Context
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 class DeterministicEvaluator(TextFunction):
@@ -107,7 +110,7 @@ class DeterministicEvaluator(TextFunction):
         return cls.grads(ctx, prediction=feedback(ctx, text, role))
 
 
-def explained(purpose: str, scores: list[Any], total: Any, reduction: str) -> str:
+def explained(purpose: str, scores: Sequence[object], total: Any, reduction: str) -> str:
     """The score in words."""
     if total is None:
         return f"The score for {purpose} is {scores[0]}."

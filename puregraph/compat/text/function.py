@@ -73,7 +73,7 @@ def role_of(x: Any, otherwise: str = "") -> str:
     return getattr(x, "role", "") or otherwise
 
 
-def roles_of(xs: Iterable[Any]) -> str:
+def roles_of(xs: Iterable[object]) -> str:
     """`first and second`: the roles of several inputs, of those that have one."""
     return " and ".join(filter(None, map(role_of, xs)))
 
@@ -83,7 +83,7 @@ def on_tape(ctx: Context) -> bool:
     return isinstance(ctx, FunctionCtx)
 
 
-def said(ctx: Context, data: Any, role: str) -> Any:
+def said(ctx: Context, data: Any, role: str) -> Variable:
     """A value as an operation returns it: with its role on a tape, bare in a graph."""
     return Variable(data, role=role) if on_tape(ctx) else data
 
@@ -110,7 +110,7 @@ def worded(template: str, grad: Any, role: str) -> Any:
     return deep(lambda g: fill(template, {"role": role, "feedback": g}) if isinstance(g, str) and g else g, grad)
 
 
-def flatten(value: Any) -> list[Any]:
+def flatten(value: object) -> list[Any]:
     """Return the leaves of nested lists; a value that is not a list is the only leaf."""
     return [leaf for element in value for leaf in flatten(element)] if isinstance(value, (list, tuple)) else [value]
 
@@ -120,12 +120,12 @@ def is_empty(grad: Any) -> bool:
     return all(isinstance(g, str) and not g for g in flatten(grad))
 
 
-def refuse(what: str, wanted: str, values: Iterable[Any]) -> None:
+def refuse(what: str, wanted: str, values: Iterable[object]) -> None:
     """Raise the error for values that do not go together."""
     raise TypeError(f"{what}: wanted {wanted}, got {', '.join(type(v).__name__ for v in values)}")
 
 
-def need_text(answer: Any) -> str:
+def need_text(answer: object) -> str:
     """An answer of a model, if it is one.
 
     Raises    AutoDiffException for anything but a text

@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from puregraph.compat.torch.tensors import asArray, asTensor
 from puregraph.core.errors import AutoDiffException
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
-def arraysOf(tensors: Any) -> list[Any]:
+    import torch
+
+    from puregraph.core.protocols import AnyArray
+
+
+def arraysOf(tensors: torch.Tensor) -> list[Any]:
     """Tensors as arrays; None stays None."""
     return [None if t is None else asArray(t) for t in tensors]
 
 
-def tensorsOf(arrays: Any) -> tuple[Any, ...]:
+def tensorsOf(arrays: Sequence[AnyArray]) -> tuple[Any, ...]:
     """Arrays as tensors; None stays None."""
     return tuple([None if a is None else asTensor(a) for a in arrays])
 
 
 @cache
-def callFunction() -> Any:
+def callFunction() -> type[torch.autograd.Function]:
     """The function of torch.autograd that runs a graph forward and backward."""
     import torch
 
@@ -43,7 +50,7 @@ def callFunction() -> Any:
             return made[0] if len(made) == 1 else made
 
         @staticmethod
-        def backward(ctx: Any, *grads: Any) -> Any:
+        def backward(ctx: torch.autograd.function.FunctionCtx, *grads: Any) -> tuple[torch.Tensor | None, ...]:
             saved, record = ctx.saved_tensors, ctx.record  # torch refuses tensors that were modified in place
             if torch.is_grad_enabled():
                 inputs = saved[: len(record.arrays)]
@@ -57,7 +64,7 @@ def callFunction() -> Any:
 
 
 @cache
-def gradientFunction() -> Any:
+def gradientFunction() -> type[torch.autograd.Function]:
     """The function of torch.autograd that goes backward through a graph and can itself be differentiated once."""
     import torch
 
@@ -65,7 +72,9 @@ def gradientFunction() -> Any:
         """The gradients of a call: inputs, parameters and output gradients to gradients."""
 
         @staticmethod
-        def forward(ctx: Any, record: Any, *tensors: Any) -> Any:
+        def forward(
+            ctx: torch.autograd.function.FunctionCtx, record: Any, *tensors: torch.Tensor | None
+        ) -> tuple[torch.Tensor, ...]:
             ctx.set_materialize_grads(False)
             ctx.record, count = record, len(record.arrays) + len(record.params)
             ctx.save_for_backward(*[t for t in tensors if t is not None])
@@ -73,7 +82,7 @@ def gradientFunction() -> Any:
             return tensorsOf(record.gradients(ctx.grads))
 
         @staticmethod
-        def backward(ctx: Any, *vectors: Any) -> Any:
+        def backward(ctx: torch.autograd.function.FunctionCtx, *vectors: Any) -> tuple[torch.Tensor | None, ...]:
             _ = ctx.saved_tensors  # torch refuses tensors that were modified in place
             if torch.is_grad_enabled():
                 raise AutoDiffException(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -33,10 +33,18 @@ from puregraph.modules import (
 )
 from puregraph.modules.convolution import Conv1D, Conv2D, Conv3D
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import torch
+
+    from puregraph.compat.torch.exportreader import Operand
+    from puregraph.graph.module import Module
+
 CONVOLUTIONS = {1: Conv1D, 2: Conv2D, 3: Conv3D}
 
 
-def areWeights(*tensors: Any) -> bool:
+def areWeights(*tensors: torch.Tensor | None) -> bool:
     """True if all are tensors of the module, or left out, and none is computed."""
     return not any(isinstance(t, NodeValue) for t in tensors)
 
@@ -48,13 +56,13 @@ def perAxis(value: Any, rank: int) -> tuple[int, ...]:
 
 
 @aten("linear")
-def linear(r: ExportReader, x: Any, weight: Any, bias: Any = None) -> NodeValue:
+def linear(r: ExportReader, x: Operand, weight: Any, bias: Operand | None = None) -> NodeValue:
     """A Linear with torch's weights, (out, in), or a product with weights that are computed."""
     if not areWeights(weight, bias):
         product = r.make(MatMul(transpB=True), x, weight)
         return product if bias is None else r.make(Add(), product, bias)
 
-    def make() -> Any:
+    def make() -> Module:
         outsize, insize = weight.shape
         module = Linear(insize, outsize, bias is not None, transpose=True)
         return r.fill(module, W=weight, b=bias)
@@ -63,32 +71,32 @@ def linear(r: ExportReader, x: Any, weight: Any, bias: Any = None) -> NodeValue:
 
 
 @aten("addmm")
-def addmm(r: ExportReader, bias: Any, x: Any, weight: Any, beta: Any = 1, alpha: Any = 1) -> NodeValue:
+def addmm(r: ExportReader, bias: Any, x: Operand, weight: Any, beta: Any = 1, alpha: Any = 1) -> NodeValue:
     """A Linear with weights (in, out), as GPT-2 has them, or a sum and a product."""
     if beta != 1 or alpha != 1 or not areWeights(weight, bias) or bias.dim() != 1:
         product = scaled(r, r.make(MatMul(), x, weight), alpha)
         return r.make(Add(), product, scaled(r, bias, beta))
 
-    def make() -> Any:
+    def make() -> Module:
         insize, outsize = weight.shape
         return r.fill(Linear(insize, outsize), W=weight, b=bias)
 
     return r.make(r.layer("addmm", (weight, bias), make), x, owner=r.owner(weight))
 
 
-def scaled(r: ExportReader, x: Any, factor: Any) -> Any:
+def scaled(r: ExportReader, x: Any, factor: Any) -> Operand:
     """A value times a number."""
     return x if factor == 1 else r.make(MulAddConst(float(factor)), x)
 
 
 @aten("matmul", "mm", "bmm")
-def matmul(r: ExportReader, a: Any, b: Any) -> NodeValue:
+def matmul(r: ExportReader, a: Operand, b: Operand) -> NodeValue:
     """A product of matrices."""
     return r.make(MatMul(), a, b)
 
 
 @aten("baddbmm")
-def baddbmm(r: ExportReader, c: Any, a: Any, b: Any, beta: Any = 1, alpha: Any = 1) -> NodeValue:
+def baddbmm(r: ExportReader, c: Operand, a: Operand, b: Operand, beta: Operand = 1, alpha: Operand = 1) -> NodeValue:
     """A product of matrices, and a sum."""
     return r.make(Add(), scaled(r, c, beta), scaled(r, r.make(MatMul(), a, b), alpha))
 
@@ -96,12 +104,12 @@ def baddbmm(r: ExportReader, c: Any, a: Any, b: Any, beta: Any = 1, alpha: Any =
 @aten("conv1d", "conv2d", "conv3d")
 def conv(
     r: ExportReader,
-    x: Any,
-    weight: Any,
-    bias: Any = None,
-    stride: Any = 1,
-    pad: Any = 0,
-    dilation: Any = 1,
+    x: Operand,
+    weight: Operand,
+    bias: Operand | None = None,
+    stride: int | Sequence[int] = 1,
+    pad: int | Sequence[int] = 0,
+    dilation: int | Sequence[int] = 1,
     groups: int = 1,
 ) -> NodeValue:
     """A convolution of one to three axes."""
@@ -111,14 +119,14 @@ def conv(
 @aten("conv_transpose1d", "conv_transpose2d", "conv_transpose3d")
 def convTranspose(
     r: ExportReader,
-    x: Any,
-    weight: Any,
-    bias: Any = None,
-    stride: Any = 1,
-    pad: Any = 0,
-    post: Any = 0,
+    x: Operand,
+    weight: Operand,
+    bias: Operand | None = None,
+    stride: int | Sequence[int] = 1,
+    pad: int | Sequence[int] = 0,
+    post: int | Sequence[int] = 0,
     groups: int = 1,
-    dilation: Any = 1,
+    dilation: int | Sequence[int] = 1,
 ) -> NodeValue:
     """A transposed convolution."""
     return convolution(r, x, weight, bias, stride, pad, dilation, True, post, groups)
@@ -127,14 +135,14 @@ def convTranspose(
 @aten("convolution")
 def convolution(
     r: ExportReader,
-    x: Any,
+    x: Operand,
     weight: Any,
-    bias: Any,
+    bias: Operand,
     stride: Any,
     pad: Any,
     dilation: Any,
     isBack: bool,
-    post: Any,
+    post: int | Sequence[int],
     groups: int,
 ) -> NodeValue:
     """A ConvNd or DeconvNd with torch's weights."""
@@ -150,7 +158,7 @@ def convolution(
         ends = pad
     pads = tuple(zip(pad, ends))
 
-    def make() -> Any:
+    def make() -> Module:
         inmaps, outmaps = weight.shape[1] * groups, weight.shape[0]
         if isBack:
             kinds = {"postpad": perAxis(post, rank)}
@@ -176,11 +184,18 @@ def convolution(
 
 @aten("_native_batch_norm_legit_no_training")
 def batchNorm(
-    r: ExportReader, x: Any, weight: Any, bias: Any, mean: Any, var: Any, momentum: float, epsilon: float
+    r: ExportReader,
+    x: Operand,
+    weight: Any,
+    bias: Operand,
+    mean: Any,
+    var: Operand,
+    momentum: float,
+    epsilon: float,
 ) -> list[NodeValue]:
     """A BatchNorm with torch's weights and running statistics."""
 
-    def make() -> Any:
+    def make() -> Module:
         module = BatchNorm(mean.shape[0], epsilon, momentum, weight is not None)
         count = getattr(r.submodule(r.path), "num_batches_tracked", None)
         return r.fill(module, scale=weight, bias=bias, mean=mean, var=var, count=count)
@@ -190,11 +205,17 @@ def batchNorm(
 
 @aten("layer_norm")
 def layerNorm(
-    r: ExportReader, x: Any, shape: Any, weight: Any = None, bias: Any = None, epsilon: float = 1e-5, *rest: Any
+    r: ExportReader,
+    x: Operand,
+    shape: Any,
+    weight: Any | None = None,
+    bias: Operand | None = None,
+    epsilon: float = 1e-5,
+    *rest: object,
 ) -> NodeValue:
     """A LayerNorm over the last axes."""
 
-    def make() -> Any:
+    def make() -> Module:
         module = LayerNorm(tuple(shape), epsilon, weight is not None)
         zero = None if weight is None else np.zeros(weight.shape, asArray(weight).dtype)
         return r.fill(module, scale=weight, bias=zero if bias is None else bias)
@@ -204,21 +225,27 @@ def layerNorm(
 
 @aten("group_norm")
 def groupNorm(
-    r: ExportReader, x: Any, groups: int, weight: Any = None, bias: Any = None, epsilon: float = 1e-5, *rest: Any
+    r: ExportReader,
+    x: Any,
+    groups: int,
+    weight: Any | None = None,
+    bias: Any | None = None,
+    epsilon: float = 1e-5,
+    *rest: object,
 ) -> NodeValue:
     """A GroupNorm."""
 
-    def make() -> Any:
+    def make() -> Module:
         return r.fill(GroupNorm(groups, x.shape[1], epsilon, weight is not None), scale=weight, bias=bias)
 
     return r.make(r.layer(("groupnorm", groups), (weight, bias), make), x, owner=r.owner(weight))
 
 
 @aten("rms_norm")
-def rmsNorm(r: ExportReader, x: Any, shape: Any, weight: Any = None, epsilon: float | None = None) -> NodeValue:
+def rmsNorm(r: ExportReader, x: Any, shape: Any, weight: Any | None = None, epsilon: float | None = None) -> NodeValue:
     """An RmsNorm over the last axes."""
 
-    def make() -> Any:
+    def make() -> Module:
         machine = float(np.finfo(x.dtype).eps)
         return r.fill(RmsNorm(tuple(shape), machine if epsilon is None else epsilon, weight is not None), scale=weight)
 
@@ -226,12 +253,12 @@ def rmsNorm(r: ExportReader, x: Any, shape: Any, weight: Any = None, epsilon: fl
 
 
 @aten("embedding")
-def embedding(r: ExportReader, weight: Any, indices: Any, *rest: Any) -> NodeValue:
+def embedding(r: ExportReader, weight: Any, indices: Operand, *rest: object) -> NodeValue:
     """An Embedder, or rows of a computed table."""
     if not areWeights(weight):
         return r.make(Gather(0), weight, indices)
 
-    def make() -> Any:
+    def make() -> Module:
         return r.fill(Embedder(*weight.shape), W=weight)
 
     value = r.asValue(indices)
@@ -242,9 +269,9 @@ def embedding(r: ExportReader, weight: Any, indices: Any, *rest: Any) -> NodeVal
 def attention(
     r: ExportReader,
     q: Any,
-    k: Any,
-    v: Any,
-    mask: Any = None,
+    k: Operand,
+    v: Operand,
+    mask: Operand | None = None,
     dropout: float = 0.0,
     isCausal: bool = False,
     scale: Any = None,
@@ -262,13 +289,13 @@ def attention(
 
 
 @aten("softmax.int", "_softmax", "special_softmax")
-def softmax(r: ExportReader, x: Any, axis: int, dtype: Any = None) -> NodeValue:
+def softmax(r: ExportReader, x: Operand, axis: int, dtype: torch.dtype | None = None) -> NodeValue:
     """A SoftMax."""
     return r.make(SoftMax(axis), x)
 
 
 @aten("log_softmax.int", "_log_softmax")
-def logSoftmax(r: ExportReader, x: Any, axis: int, dtype: Any = None) -> NodeValue:
+def logSoftmax(r: ExportReader, x: Any, axis: int, dtype: Any | None = None) -> NodeValue:
     """A LogSoftMax."""
     return r.make(LogSoftMax(axis), x)
 
@@ -285,7 +312,13 @@ def windows(size: Any, stride: Any, pad: Any, rank: int) -> tuple[Any, Any, Any]
 
 @aten("max_pool1d", "max_pool2d", "max_pool3d")
 def maxPool(
-    r: ExportReader, x: Any, size: Any, stride: Any = (), pad: Any = 0, dilation: Any = 1, isOpen: bool = False
+    r: ExportReader,
+    x: Any,
+    size: int | Sequence[int],
+    stride: int | Sequence[int] = (),
+    pad: int | Sequence[int] = 0,
+    dilation: int | Sequence[int] = 1,
+    isOpen: bool = False,
 ) -> NodeValue:
     """A max pooling, also of an open end or with dilation."""
     rank = len(x.shape) - 2
@@ -294,7 +327,7 @@ def maxPool(
 
 
 @aten("max_pool2d_with_indices", "max_pool3d_with_indices")
-def maxPoolIndices(r: ExportReader, x: Any, *rest: Any) -> list[NodeValue]:
+def maxPoolIndices(r: ExportReader, x: Operand, *rest: object) -> list[NodeValue]:
     """A max pooling whose indices nobody reads."""
     return [maxPool(r, x, *rest)]
 
@@ -303,9 +336,9 @@ def maxPoolIndices(r: ExportReader, x: Any, *rest: Any) -> list[NodeValue]:
 def avgPool(
     r: ExportReader,
     x: Any,
-    size: Any,
-    stride: Any = (),
-    pad: Any = 0,
+    size: int | Sequence[int],
+    stride: int | Sequence[int] = (),
+    pad: int | Sequence[int] = 0,
     isOpen: bool = False,
     includePad: bool = True,
     divisor: Any = None,
@@ -316,18 +349,18 @@ def avgPool(
 
 
 @aten("adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "_adaptive_avg_pool2d")
-def adaptiveAvgPool(r: ExportReader, x: Any, sizes: Any) -> NodeValue:
+def adaptiveAvgPool(r: ExportReader, x: Operand, sizes: int | Sequence[int]) -> NodeValue:
     """An average pooling to given lengths."""
     return adaptive(r, x, sizes, Mean, AvgPoolNd)
 
 
 @aten("adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d")
-def adaptiveMaxPool(r: ExportReader, x: Any, sizes: Any) -> list[NodeValue]:
+def adaptiveMaxPool(r: ExportReader, x: Operand, sizes: int | Sequence[int]) -> list[NodeValue]:
     """A max pooling to given lengths."""
     return [adaptive(r, x, sizes, Max, MaxPoolNd)]
 
 
-def adaptive(r: ExportReader, x: Any, sizes: Any, reduction: Any, pool: Any) -> NodeValue:
+def adaptive(r: ExportReader, x: Any, sizes: int | Sequence[int], reduction: Any, pool: Any) -> NodeValue:
     """A pooling to given sizes: all of an axis, or windows that divide it."""
     lengths = x.shape[2:]
     wanted = [n if n is not None else length for n, length in zip(perAxis(sizes, len(lengths)), lengths)]
@@ -342,7 +375,7 @@ def adaptive(r: ExportReader, x: Any, sizes: Any, reduction: Any, pool: Any) -> 
     return r.make(pool(tuple(length // n for n, length in zip(wanted, lengths))), x)
 
 
-def means(length: int, count: int, dtype: Any) -> np.ndarray:
+def means(length: int, count: int, dtype: torch.dtype | None) -> np.ndarray:
     """The matrix that takes the means of windows, which may overlap, as torch's adaptive pooling does."""
     matrix = np.zeros((count, length), dtype)
     for i in range(count):
@@ -352,25 +385,29 @@ def means(length: int, count: int, dtype: Any) -> np.ndarray:
 
 
 @aten("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d")
-def upsampleNearest(r: ExportReader, x: Any, sizes: Any, *rest: Any) -> NodeValue:
+def upsampleNearest(r: ExportReader, x: Operand, sizes: int | Sequence[int], *rest: object) -> NodeValue:
     """A Resize to the nearest elements."""
     return resized(r, x, mode="nearest", coordinates="asymmetric", rounding="floor")
 
 
 @aten("upsample_bilinear2d", "upsample_linear1d", "upsample_trilinear3d", "_upsample_bilinear2d_aa")
-def upsampleLinear(r: ExportReader, x: Any, sizes: Any, alignCorners: bool = False, *rest: Any) -> NodeValue:
+def upsampleLinear(
+    r: ExportReader, x: Operand, sizes: int | Sequence[int], alignCorners: bool = False, *rest: object
+) -> NodeValue:
     """A linear Resize."""
     coordinates = "align_corners" if alignCorners else "half_pixel"
     return resized(r, x, mode="linear", coordinates=coordinates, antialias=r.operation.endswith("_aa"))
 
 
 @aten("upsample_bicubic2d")
-def upsampleCubic(r: ExportReader, x: Any, sizes: Any, alignCorners: bool = False, *rest: Any) -> NodeValue:
+def upsampleCubic(
+    r: ExportReader, x: Operand, sizes: int | Sequence[int], alignCorners: bool = False, *rest: object
+) -> NodeValue:
     """A cubic Resize."""
     return resized(r, x, mode="cubic", coordinates="align_corners" if alignCorners else "half_pixel")
 
 
-def resized(r: ExportReader, x: Any, **options: Any) -> NodeValue:
+def resized(r: ExportReader, x: Any, **options: object) -> NodeValue:
     """A value resized to the lengths that torch gives it."""
     lengths = tuple(r.result.shape[2:])
     axes = tuple(range(2, len(x.shape)))

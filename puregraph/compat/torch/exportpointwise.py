@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -54,6 +54,14 @@ from puregraph.modules import (
     Xor,
 )
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import torch
+
+    from puregraph.compat.torch.exportreader import Operand
+    from puregraph.core.rules import Rule
+
 FORMULAS = {
     "exp": "exp(x)",
     "expm1": "expm1(x)",
@@ -85,7 +93,7 @@ LOGIC = {"logical_and": And, "logical_or": Or, "logical_xor": Xor, "__and__": An
 LOGIC |= {"bitwise_and": And, "bitwise_or": Or, "bitwise_xor": Xor}
 
 
-def unary(make: Callable[[], Any]) -> Any:
+def unary(make: Callable[[], object]) -> Rule:
     """A row of one input."""
     return lambda r, x, *rest, **options: r.make(make(), x)
 
@@ -100,19 +108,19 @@ aten("silu")(unary(Swish))
 
 
 @aten("gelu")
-def gelu(r: ExportReader, x: Any, approximate: str = "none") -> NodeValue:
+def gelu(r: ExportReader, x: Operand, approximate: str = "none") -> NodeValue:
     """A Gelu, exact or by tanh."""
     return r.make(Gelu(approximate == "tanh"), x)
 
 
 @aten("leaky_relu")
-def leakyRelu(r: ExportReader, x: Any, slope: float = 0.01) -> NodeValue:
+def leakyRelu(r: ExportReader, x: Operand, slope: float = 0.01) -> NodeValue:
     """A LeakyRelu."""
     return r.make(LeakyRelu(slope), x)
 
 
 @aten("elu")
-def elu(r: ExportReader, x: Any, alpha: float = 1.0, scale: float = 1.0, inner: float = 1.0) -> NodeValue:
+def elu(r: ExportReader, x: Operand, alpha: float = 1.0, scale: float = 1.0, inner: float = 1.0) -> NodeValue:
     """An Elu, or a scaled one, as SELU is."""
     if scale == 1 and inner == 1:
         return r.make(Elu(alpha), x)
@@ -128,7 +136,7 @@ def elu(r: ExportReader, x: Any, alpha: float = 1.0, scale: float = 1.0, inner: 
 
 
 @aten("prelu", "_prelu_kernel")
-def prelu(r: ExportReader, x: Any, slope: Any) -> NodeValue:
+def prelu(r: ExportReader, x: Operand, slope: Operand) -> NodeValue:
     """A Relu with a learned slope for each channel."""
     value, slope = r.asValue(x), r.asValue(slope)
     if len(slope.shape) == 1 and len(value.shape) > 2:
@@ -137,7 +145,7 @@ def prelu(r: ExportReader, x: Any, slope: Any) -> NodeValue:
 
 
 @aten("hardtanh", "clamp", "clip", "clamp_min", "clamp_max")
-def clamp(r: ExportReader, x: Any, low: Any = None, high: Any = None, **options: Any) -> NodeValue:
+def clamp(r: ExportReader, x: Operand, low: Any | None = None, high: Any | None = None, **options: Any) -> NodeValue:
     """A Clip between numbers."""
     low, high = options.get("min", low), options.get("max", high)
     if r.operation == "hardtanh":
@@ -152,7 +160,7 @@ def clamp(r: ExportReader, x: Any, low: Any = None, high: Any = None, **options:
 # Several inputs -------------------------------------------------------------------------------------------------------
 
 
-def operands(r: ExportReader, *xs: Any, dtype: Any = None) -> list[NodeValue]:
+def operands(r: ExportReader, *xs: Operand, dtype: torch.dtype | None = None) -> list[NodeValue]:
     """Values in one dtype: that of the result, unless given."""
     wanted = np.dtype(dtypeOf(r.result) if dtype is None else dtype)
     made = []
@@ -162,17 +170,17 @@ def operands(r: ExportReader, *xs: Any, dtype: Any = None) -> list[NodeValue]:
     return made
 
 
-def sumOf(r: ExportReader, a: Any, b: Any) -> NodeValue:
+def sumOf(r: ExportReader, a: Operand, b: Operand) -> NodeValue:
     """The sum of two values."""
     return r.make(Add(), *operands(r, a, b, dtype=r.asValue(a).dtype))
 
 
-def isNumber(x: Any) -> bool:
+def isNumber(x: Operand) -> bool:
     """True for a number of Python."""
     return isinstance(x, (int, float)) and not isinstance(x, bool)
 
 
-def isFloat(x: Any) -> bool:
+def isFloat(x: Operand | None) -> bool:
     """True for a value of floats."""
     return isinstance(x, NodeValue) and x.dtype.kind == "f"
 
@@ -233,7 +241,7 @@ def div(r: ExportReader, a: Any, b: Any, rounding_mode: Any = None) -> NodeValue
 
 
 @aten("remainder")
-def remainder(r: ExportReader, a: Any, b: Any) -> NodeValue:
+def remainder(r: ExportReader, a: Operand, b: Operand) -> NodeValue:
     """The remainder with the sign of the divisor."""
     return r.make(Mod(), *operands(r, a, b))
 
@@ -245,7 +253,7 @@ def power(r: ExportReader, x: Any, exponent: Any) -> NodeValue:
 
 
 @aten("pow.Tensor_Tensor", "pow.Scalar")
-def powerOf(r: ExportReader, x: Any, exponent: Any) -> NodeValue:
+def powerOf(r: ExportReader, x: Operand, exponent: Operand) -> NodeValue:
     """A power of elements."""
     return r.make(Pointwise(formula="x ** y"), *operands(r, x, exponent))
 
@@ -254,7 +262,7 @@ for _name, _formula in BINARY.items():
     aten(_name)(lambda r, a, b, formula=_formula: r.make(Pointwise(formula=formula), *operands(r, a, b)))
 
 
-def compared(r: ExportReader, a: Any, b: Any) -> NodeValue:
+def compared(r: ExportReader, a: Operand, b: Operand) -> NodeValue:
     """A comparison in the operands' common dtype."""
     dtypes = [r.asValue(x).dtype for x in (a, b) if isinstance(x, NodeValue) or hasattr(x, "detach")]
     dtype = np.result_type(*dtypes)
@@ -263,7 +271,7 @@ def compared(r: ExportReader, a: Any, b: Any) -> NodeValue:
     return r.make(COMPARISONS[r.operation](), *operands(r, a, b, dtype=dtype))
 
 
-def joined(r: ExportReader, a: Any, b: Any) -> NodeValue:
+def joined(r: ExportReader, a: Operand, b: Operand) -> NodeValue:
     """A logical operation."""
     return r.make(LOGIC[r.operation](), *operands(r, a, b, dtype=bool))
 
@@ -279,14 +287,14 @@ def where(r: ExportReader, condition: Any, a: Any, b: Any) -> NodeValue:
 
 
 @aten("masked_fill")
-def maskedFill(r: ExportReader, x: Any, mask: Any, fill: Any) -> NodeValue:
+def maskedFill(r: ExportReader, x: Operand, mask: Operand, fill: Operand) -> NodeValue:
     """A number where a mask is true."""
     value, other = operands(r, x, fill)
     return r.make(Where(), r.cast(mask, bool), other, value)
 
 
 @aten("einsum")
-def einsum(r: ExportReader, equation: str, xs: Any, *rest: Any, **options: Any) -> NodeValue:
+def einsum(r: ExportReader, equation: str, xs: Any, *rest: object, **options: object) -> NodeValue:
     """An Einsum."""
     return r.make(Einsum(equation), *xs)
 
@@ -294,15 +302,21 @@ def einsum(r: ExportReader, equation: str, xs: Any, *rest: Any, **options: Any) 
 # Reductions -----------------------------------------------------------------------------------------------------------
 
 
-def axesOf(axes: Any) -> Any:
+def axesOf(axes: int | Sequence[int] | None) -> Any:
     """Axes of a reduction; None for all."""
     return None if axes is None or axes == [] else tuple(axes) if isinstance(axes, list) else (axes,)
 
 
-def reduction(kind: Any) -> Any:
+def reduction(kind: type) -> Rule:
     """A row of a reduction."""
 
-    def row(r: ExportReader, x: Any, axes: Any = None, keepdims: bool = False, dtype: Any = None) -> NodeValue:
+    def row(
+        r: ExportReader,
+        x: Operand,
+        axes: int | Sequence[int] | None = None,
+        keepdims: bool = False,
+        dtype: torch.dtype | None = None,
+    ) -> NodeValue:
         return r.make(kind(axesOf(axes), keepdims=keepdims), r.cast(x, dtypeOf(r.result)))
 
     return row
@@ -313,7 +327,7 @@ for _name, _kind in {"mean": Mean, "sum": Sum, "amax": Max, "amin": Min, "prod":
 
 
 @aten("max.dim", "min.dim")
-def extreme(r: ExportReader, x: Any, axis: int, keepdims: bool = False) -> list[NodeValue]:
+def extreme(r: ExportReader, x: Operand, axis: int, keepdims: bool = False) -> list[NodeValue]:
     """The maximum or minimum along an axis, and its index."""
     isMax = r.operation == "max"
     index = (ArgMax if isMax else ArgMin)(axis, keepdims=keepdims)
@@ -321,13 +335,13 @@ def extreme(r: ExportReader, x: Any, axis: int, keepdims: bool = False) -> list[
 
 
 @aten("max.default", "max", "min", "min.default")
-def extremeOfAll(r: ExportReader, x: Any) -> NodeValue:
+def extremeOfAll(r: ExportReader, x: Operand) -> NodeValue:
     """The maximum or minimum of all elements."""
     return r.make((Max if r.operation == "max" else Min)(None), x)
 
 
 @aten("argmax", "argmin")
-def argument(r: ExportReader, x: Any, axis: Any = None, keepdims: bool = False) -> NodeValue:
+def argument(r: ExportReader, x: Any, axis: Any | None = None, keepdims: bool = False) -> NodeValue:
     """The index of an extreme along an axis."""
     if axis is None:
         raise NotImplementedError("over all axes as one")
@@ -338,12 +352,12 @@ def argument(r: ExportReader, x: Any, axis: Any = None, keepdims: bool = False) 
 def variance(
     r: ExportReader,
     x: Any,
-    axes: Any = None,
+    axes: Any | None = None,
     unbiased: Any = True,
     keepdims: bool = False,
     *,
-    correction: Any = None,
-    keepdim: Any = None,
+    correction: Any | None = None,
+    keepdim: Any | None = None,
 ) -> NodeValue:
     """The variance or standard deviation along axes."""
     keepdims = keepdims if keepdim is None else keepdim
@@ -359,7 +373,12 @@ def variance(
 
 @aten("linalg_vector_norm", "norm.ScalarOpt_dim")
 def vectorNorm(
-    r: ExportReader, x: Any, order: Any = 2, axes: Any = None, keepdims: bool = False, *rest: Any
+    r: ExportReader,
+    x: Operand,
+    order: Any = 2,
+    axes: int | Sequence[int] | None = None,
+    keepdims: bool = False,
+    *rest: object,
 ) -> NodeValue:
     """A Euclidean norm."""
     if order not in (2, None):
@@ -368,19 +387,21 @@ def vectorNorm(
 
 
 @aten("cumsum")
-def cumsum(r: ExportReader, x: Any, axis: int, dtype: Any = None) -> NodeValue:
+def cumsum(r: ExportReader, x: Operand, axis: int, dtype: torch.dtype | None = None) -> NodeValue:
     """A cumulative sum."""
     return r.make(CumSum(axis), r.cast(x, dtypeOf(r.result)))
 
 
 @aten("all.dim", "any.dim", "all", "any", "any.dims")
-def allOrAny(r: ExportReader, x: Any, axes: Any = None, keepdims: bool = False) -> NodeValue:
+def allOrAny(r: ExportReader, x: Operand, axes: int | Sequence[int] | None = None, keepdims: bool = False) -> NodeValue:
     """Whether all or any elements are true."""
     kind = Min if r.operation == "all" else Max
     return r.cast(r.make(kind(axesOf(axes), keepdims=keepdims), r.cast(r.cast(x, bool), np.int64)), bool)
 
 
 @aten("topk")
-def topk(r: ExportReader, x: Any, count: int, axis: int = -1, largest: bool = True, *rest: Any) -> list[NodeValue]:
+def topk(
+    r: ExportReader, x: Operand, count: int, axis: int = -1, largest: bool = True, *rest: object
+) -> list[NodeValue]:
     """The largest elements along an axis, and their indices."""
     return r.several(TopKValues(count, axis, largest), x)

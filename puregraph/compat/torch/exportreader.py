@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -19,6 +19,14 @@ from puregraph.graph.module import Module
 from puregraph.graph.node import Node
 from puregraph.modules import Cast, Constant, Dropout, Weight
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    import torch
+
+    from puregraph.core.rules import Rule
+
+Operand: TypeAlias = "NodeValue | torch.Tensor | float"  # what is computed, and constants
 ROWS: dict[str, Callable[..., Any]] = {}  # for each operation of ATen, by name: what makes its nodes
 LISTED = 20  # nodes that an error names
 
@@ -39,7 +47,7 @@ class NodeValue(NamedTuple):
 def aten(*names: str) -> Callable[[Any], Any]:
     """Register a function that makes the nodes of operations: `row(reader, *arguments, **options)`."""
 
-    def register(row: Any) -> Any:
+    def register(row: Rule) -> Rule:
         ROWS.update(dict.fromkeys(names, row))
         return row
 
@@ -47,7 +55,7 @@ def aten(*names: str) -> Callable[[Any], Any]:
 
 
 @takes(trainable=Flag)
-def fromTorch(module: Any, example: Any, trainable: bool = True) -> Graph:
+def fromTorch(module: torch.nn.Module, example: torch.Tensor | Sequence[torch.Tensor], trainable: bool = True) -> Graph:
     """The Graph of a `torch.nn.Module`: ordinary modules with copies of its weights, named by their paths.
 
     `module`      of torch.nn, torchvision, transformers, or any other that `torch.export.export` can read
@@ -87,7 +95,7 @@ def fromTorch(module: Any, example: Any, trainable: bool = True) -> Graph:
 
 
 @contextmanager
-def evaluating(module: Any) -> Any:
+def evaluating(module: torch.nn.Module) -> Iterator[None]:
     """Have a module in eval mode, and its fused fast paths off, until the block ends."""
     import torch
 
@@ -103,17 +111,17 @@ def evaluating(module: Any) -> Any:
             part.training = mode
 
 
-def operations(program: Any) -> list[Any]:
+def operations(program: torch.export.ExportedProgram) -> list[Any]:
     """The calls of a program that has been exported."""
     return [node for node in program.graph.nodes if node.op == "call_function"]
 
 
-def nameOf(node: Any) -> str:
+def nameOf(node: torch.fx.Node) -> str:
     """The name of an operation, such as `conv2d`."""
     return getattr(node.target, "overloadpacket", node.target).__name__
 
 
-def rowOf(node: Any) -> Callable[..., Any] | None:
+def rowOf(node: torch.fx.Node) -> Callable[..., Any] | None:
     """The maker of an operation's nodes, by its full name, such as `max.dim`, or by its short one."""
     overload = getattr(node.target, "_overloadname", "")
     return ROWS.get(f"{nameOf(node)}.{overload}") or ROWS.get(nameOf(node))
@@ -125,7 +133,7 @@ class ExportReader:
     `values` has the value of each node of torch: a NodeValue, or what is constant: a tensor, a number, a list of these.
     """
 
-    def __init__(self, module: Any, program: Any, trainable: bool):
+    def __init__(self, module: torch.nn.Module, program: torch.export.ExportedProgram, trainable: bool):
         self.module, self.program, self.trainable = module, program, trainable
         self.values: dict[Any, Any] = {}
         self.paths: dict[int, str] = {}  # of parameters and buffers, by identity of the tensor
@@ -204,14 +212,14 @@ class ExportReader:
                 self.paths[id(tensor)] = spec.target
         return inputs
 
-    def locate(self, node: Any) -> None:
+    def locate(self, node: torch.fx.Node) -> None:
         """Note the path and class of the torch module that a node belongs to, and what it gives."""
         stack = list((node.meta.get("nn_module_stack") or {}).values())
         self.path, kind = stack[-1] if stack else ("", "")
         self.kind = kind if isinstance(kind, str) else f"{kind.__module__}.{kind.__qualname__}"
         self.operation, self.result = nameOf(node), node.meta.get("val")
 
-    def apply(self, node: Any, arguments: list[Any], options: dict[str, Any]) -> Any:
+    def apply(self, node: torch.fx.Node, arguments: list[Any], options: Mapping[str, object]) -> Any:
         """The value of an operation: of constants alone as torch computes it, else as its row makes it."""
         name = nameOf(node)
         if name == "getitem":
@@ -241,7 +249,9 @@ class ExportReader:
         self.taken.add(name)
         return name
 
-    def make(self, module: Module, *inputs: Any, owner: str | None = None, dtype: Any = None) -> NodeValue:
+    def make(
+        self, module: Module, *inputs: Any, owner: str | None = None, dtype: torch.dtype | None = None
+    ) -> NodeValue:
         """The first output of a new node; its name is its module's path, with the operation where that has others."""
         isLeaf = not any(True for _ in self.submodule(self.path).children())
         name = self.path if isLeaf and self.path else owner or f"{self.path}.{self.operation}"
@@ -304,14 +314,14 @@ class ExportReader:
         """A node that gives an array."""
         return NodeValue(Node(Constant(array.copy()), None, self.fresh(name)), 0, array.shape, array.dtype)
 
-    def layer(self, key: Any, tensors: Sequence[Any], make: Callable[[], Module]) -> Module:
+    def layer(self, key: object, tensors: Sequence[object], make: Callable[[], Module]) -> Module:
         """A module with weights: the same one where the same weights are used again in the same way."""
         full = (key, *[id(t) for t in tensors])
         if full not in self.layers:
             self.layers[full] = make()
         return self.layers[full]
 
-    def owner(self, *tensors: Any) -> str | None:
+    def owner(self, *tensors: torch.Tensor | None) -> str | None:
         """The path of the module of torch that a weight belongs to."""
         paths = [self.paths[id(t)] for t in tensors if id(t) in self.paths]
         return paths[0].rpartition(".")[0] or None if paths else None
@@ -328,7 +338,7 @@ class ExportReader:
                     stored.trainable = False
         return module
 
-    def cast(self, x: Any, dtype: Any) -> NodeValue:
+    def cast(self, x: Operand, dtype: torch.dtype | None) -> NodeValue:
         """A value in another dtype."""
         value = self.asValue(x)
         return value if value.dtype == np.dtype(dtype) else self.make(Cast(np.dtype(dtype)), value, dtype=dtype)
@@ -343,23 +353,23 @@ class ExportReader:
 LOST = object()  # the value of an operation that cannot be read, or that reads one
 
 
-def isLost(arguments: Sequence[Any]) -> bool:
+def isLost(arguments: Sequence[object]) -> bool:
     """True if something that cannot be read is among arguments."""
     return any(a is LOST or isinstance(a, list) and isLost(a) for a in arguments)
 
 
-def isParameter(x: Any) -> bool:
+def isParameter(x: Operand) -> bool:
     """True for a parameter of torch."""
     return type(x).__name__ == "Parameter"
 
 
-def isGraphValue(x: Any, reader: ExportReader) -> bool:
+def isGraphValue(x: Operand, reader: ExportReader) -> bool:
     """True for what depends on an input or on a parameter, or has such a part."""
     if isinstance(x, (list, tuple)) and not isinstance(x, NodeValue):
         return any(isGraphValue(part, reader) for part in x)
     return isinstance(x, NodeValue) or isParameter(x)
 
 
-def dtypeOf(tensor: Any) -> np.dtype:
+def dtypeOf(tensor: torch.Tensor) -> np.dtype:
     """The dtype of numpy that a tensor's elements have."""
     return np.dtype(str(tensor.dtype).removeprefix("torch."))

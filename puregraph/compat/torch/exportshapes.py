@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,17 +12,20 @@ from puregraph.compat.torch.exportpointwise import sumOf, times
 from puregraph.compat.torch.exportreader import ExportReader, NodeValue, aten, dtypeOf
 from puregraph.modules import Concat, Expand, Gather, GatherElements, Pad, Reshape, Slice, Split, Tile, Transpose, Trilu
 
+if TYPE_CHECKING:
+    from puregraph.compat.torch.exportreader import Operand
+
 FAR = 2**62  # from here on, an end of a slice is that of the axis
 
 
-def reshaped(r: ExportReader, x: Any, shape: Sequence[int]) -> NodeValue:
+def reshaped(r: ExportReader, x: Operand, shape: Sequence[int]) -> NodeValue:
     """A value in another shape, in which 0 copies an axis."""
     value = r.asValue(x)
     return r.make(Reshape(tuple(shape)), value)
 
 
 @aten("view", "reshape", "_unsafe_view", "flatten", "unflatten")
-def view(r: ExportReader, x: Any, *rest: Any) -> NodeValue:
+def view(r: ExportReader, x: Operand, *rest: object) -> NodeValue:
     """A Reshape that copies leading axes; the first axis that changes may be of any size."""
     value, wanted = r.asValue(x), tuple(r.result.shape)
     if wanted == value.shape:
@@ -43,7 +46,7 @@ def permute(r: ExportReader, x: Any, axes: Any) -> NodeValue:
 
 
 @aten("transpose.int", "t", "numpy_T")
-def transpose(r: ExportReader, x: Any, first: int = 0, second: int = 1) -> NodeValue:
+def transpose(r: ExportReader, x: Operand, first: int = 0, second: int = 1) -> NodeValue:
     """A Transpose of two axes."""
     value = r.asValue(x)
     axes = list(range(len(value.shape)))
@@ -52,7 +55,7 @@ def transpose(r: ExportReader, x: Any, first: int = 0, second: int = 1) -> NodeV
     return r.make(Transpose(tuple(axes)), value)
 
 
-def newAxes(r: ExportReader, x: Any, axes: Sequence[int]) -> NodeValue:
+def newAxes(r: ExportReader, x: Operand, axes: Sequence[int]) -> NodeValue:
     """A value with axes of length 1 at these positions of the result."""
     value = r.asValue(x)
     parts: list[Any] = [slice(None)] * len(value.shape)
@@ -62,13 +65,13 @@ def newAxes(r: ExportReader, x: Any, axes: Sequence[int]) -> NodeValue:
 
 
 @aten("unsqueeze")
-def unsqueeze(r: ExportReader, x: Any, axis: int) -> NodeValue:
+def unsqueeze(r: ExportReader, x: Operand, axis: int) -> NodeValue:
     """A new axis of length 1."""
     return newAxes(r, x, [axis % (len(r.asValue(x).shape) + 1)])
 
 
 @aten("squeeze")
-def squeeze(r: ExportReader, x: Any, axes: Any = None) -> NodeValue:
+def squeeze(r: ExportReader, x: Any, axes: Any | None = None) -> NodeValue:
     """A value without axes of length 1."""
     value = r.asValue(x)
     listed = range(len(value.shape)) if axes is None else axes if isinstance(axes, list) else [axes]
@@ -78,7 +81,7 @@ def squeeze(r: ExportReader, x: Any, axes: Any = None) -> NodeValue:
 
 
 @aten("select.int")
-def select(r: ExportReader, x: Any, axis: int, index: int) -> NodeValue:
+def select(r: ExportReader, x: Operand, axis: int, index: int) -> NodeValue:
     """An element of an axis."""
     value = r.asValue(x)
     parts: list[Any] = [slice(None)] * len(value.shape)
@@ -87,7 +90,7 @@ def select(r: ExportReader, x: Any, axis: int, index: int) -> NodeValue:
 
 
 @aten("slice", "narrow")
-def sliced(r: ExportReader, x: Any, axis: int = 0, start: Any = None, end: Any = None, step: int = 1) -> NodeValue:
+def sliced(r: ExportReader, x: Operand, axis: int = 0, start: Any = None, end: Any = None, step: int = 1) -> NodeValue:
     """A slice along an axis."""
     value = r.asValue(x)
     if r.operation == "narrow":
@@ -102,7 +105,7 @@ def sliced(r: ExportReader, x: Any, axis: int = 0, start: Any = None, end: Any =
 
 
 @aten("cat", "concat", "concatenate")
-def cat(r: ExportReader, parts: Any, axis: int = 0) -> NodeValue:
+def cat(r: ExportReader, parts: Sequence[Operand], axis: int = 0) -> NodeValue:
     """A Concat in the common dtype."""
     values = [v for v in map(r.asValue, parts) if v.shape != (0,)]
     dtype = np.result_type(*[v.dtype for v in values])
@@ -111,14 +114,14 @@ def cat(r: ExportReader, parts: Any, axis: int = 0) -> NodeValue:
 
 
 @aten("stack")
-def stack(r: ExportReader, parts: Any, axis: int = 0) -> NodeValue:
+def stack(r: ExportReader, parts: Sequence[Operand], axis: int = 0) -> NodeValue:
     """A Concat along a new axis."""
     axis %= len(r.asValue(parts[0]).shape) + 1
     return cat(r, [newAxes(r, part, [axis]) for part in parts], axis)
 
 
 @aten("split.Tensor", "split_with_sizes", "split", "chunk", "tensor_split")
-def split(r: ExportReader, x: Any, *rest: Any) -> list[NodeValue]:
+def split(r: ExportReader, x: Operand, *rest: object) -> list[NodeValue]:
     """A Split into parts of the sizes that torch gives."""
     value, shapes = r.asValue(x), [tuple(part.shape) for part in r.result]
     axis = next((i for i in range(len(value.shape)) if shapes[0][i] != value.shape[i]), None)
@@ -131,20 +134,20 @@ def split(r: ExportReader, x: Any, *rest: Any) -> list[NodeValue]:
 
 
 @aten("unbind")
-def unbind(r: ExportReader, x: Any, axis: int = 0) -> list[NodeValue]:
+def unbind(r: ExportReader, x: Operand, axis: int = 0) -> list[NodeValue]:
     """The elements of an axis."""
     return [select(r, x, axis, i) for i in range(r.asValue(x).shape[axis])]
 
 
 @aten("expand", "expand_as", "broadcast_to")
-def expand(r: ExportReader, x: Any, *rest: Any) -> NodeValue:
+def expand(r: ExportReader, x: Operand, *rest: object) -> NodeValue:
     """An Expand to the shape of the example."""
     value, wanted = r.asValue(x), tuple(r.result.shape)
     return value if wanted == value.shape else r.make(Expand(wanted), value)
 
 
 @aten("repeat")
-def repeat(r: ExportReader, x: Any, counts: Any) -> NodeValue:
+def repeat(r: ExportReader, x: Operand, counts: Any) -> NodeValue:
     """A Tile."""
     value = r.asValue(x)
     if len(counts) > len(value.shape):
@@ -153,7 +156,7 @@ def repeat(r: ExportReader, x: Any, counts: Any) -> NodeValue:
 
 
 @aten("flip")
-def flip(r: ExportReader, x: Any, axes: Any) -> NodeValue:
+def flip(r: ExportReader, x: Operand, axes: Any) -> NodeValue:
     """A Slice in reverse order."""
     value = r.asValue(x)
     parts: list[Any] = [slice(None)] * len(value.shape)
@@ -163,7 +166,7 @@ def flip(r: ExportReader, x: Any, axes: Any) -> NodeValue:
 
 
 @aten("roll")
-def roll(r: ExportReader, x: Any, shifts: Any, axes: Any = ()) -> NodeValue:
+def roll(r: ExportReader, x: Operand, shifts: Any, axes: Any = ()) -> NodeValue:
     """A Concat of two slices along each axis."""
     if not axes:
         raise NotImplementedError("of all axes as one")
@@ -205,31 +208,31 @@ def pad(r: ExportReader, x: Any, sizes: Any, *rest: Any) -> NodeValue:
 
 
 @aten("reflection_pad1d", "reflection_pad2d")
-def reflectionPad(r: ExportReader, x: Any, sizes: Any) -> NodeValue:
+def reflectionPad(r: ExportReader, x: Operand, sizes: int | Sequence[int]) -> NodeValue:
     """A Pad with mirrored elements."""
     return pad(r, x, sizes, "reflect")
 
 
 @aten("replication_pad1d", "replication_pad2d", "replication_pad3d")
-def replicationPad(r: ExportReader, x: Any, sizes: Any) -> NodeValue:
+def replicationPad(r: ExportReader, x: Operand, sizes: int | Sequence[int]) -> NodeValue:
     """A Pad with the outermost elements."""
     return pad(r, x, sizes, "replicate")
 
 
 @aten("index_select")
-def indexSelect(r: ExportReader, x: Any, axis: int, index: Any) -> NodeValue:
+def indexSelect(r: ExportReader, x: Operand, axis: int, index: Operand) -> NodeValue:
     """A Gather along an axis."""
     return r.make(Gather(axis), x, index)
 
 
 @aten("gather")
-def gather(r: ExportReader, x: Any, axis: int, index: Any, *rest: Any) -> NodeValue:
+def gather(r: ExportReader, x: Operand, axis: int, index: Operand, *rest: object) -> NodeValue:
     """A GatherElements along an axis."""
     return r.make(GatherElements(axis), x, index)
 
 
 @aten("index.Tensor")
-def index(r: ExportReader, x: Any, indices: Any) -> NodeValue:
+def index(r: ExportReader, x: Operand, indices: Any) -> NodeValue:
     """One index, or one for each of some neighbouring axes, which are first made one axis."""
     value = r.asValue(x)
     axes = [i for i, part in enumerate(indices) if part is not None]
@@ -250,24 +253,24 @@ def index(r: ExportReader, x: Any, indices: Any) -> NodeValue:
 
 
 @aten("clone", "contiguous", "detach", "alias", "lift_fresh_copy", "dropout", "feature_dropout", "detach_")
-def same(r: ExportReader, x: Any, *rest: Any, **options: Any) -> Any:
+def same(r: ExportReader, x: Any, *rest: object, **options: object) -> Any:
     """The value itself."""
     return r.kept(x)
 
 
 @aten("_to_copy", "to", "type_as", "float", "_assert_tensor_metadata", "to.dtype")
-def converted(r: ExportReader, x: Any, *rest: Any, **options: Any) -> Any:
+def converted(r: ExportReader, x: Operand, *rest: Any, **options: object) -> Any:
     """A Cast where the dtype changes."""
     return x if r.result is None else r.cast(x, dtypeOf(r.result))
 
 
 @aten("_assert_tensor_metadata", "_assert_scalar", "_assert_async", "sym_constrain_range_for_size")
-def nothing(r: ExportReader, *rest: Any, **options: Any) -> None:
+def nothing(r: ExportReader, *rest: object, **options: object) -> None:
     """A check of torch, which needs no node."""
 
 
 @aten("zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full", "empty_like", "new_empty")
-def filled(r: ExportReader, x: Any, *rest: Any, **options: Any) -> Any:
+def filled(r: ExportReader, x: Operand, *rest: object, **options: object) -> Any:
     """A constant tensor in the shape of a value."""
     import torch
 
@@ -277,13 +280,13 @@ def filled(r: ExportReader, x: Any, *rest: Any, **options: Any) -> Any:
 
 
 @aten("tril", "triu")
-def triangle(r: ExportReader, x: Any, diagonal: int = 0) -> NodeValue:
+def triangle(r: ExportReader, x: Operand, diagonal: int = 0) -> NodeValue:
     """A Trilu."""
     return r.make(Trilu(r.operation == "triu", diagonal), x)
 
 
 @aten("pixel_shuffle")
-def pixelShuffle(r: ExportReader, x: Any, factor: int) -> NodeValue:
+def pixelShuffle(r: ExportReader, x: Operand, factor: int) -> NodeValue:
     """Channels moved to positions."""
     n, maps, height, width = r.asValue(x).shape
     split = reshaped(r, x, (0, maps // factor**2, factor, factor, height, width))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,6 +20,9 @@ from puregraph.core.errors import DataError, DtypeError, addLocation, plural
 from puregraph.core.versioning import COUNTER
 from puregraph.graph import Graph
 from puregraph.graph.lastpass import MODE
+
+if TYPE_CHECKING:
+    import torch
 
 Needs = tuple[bool, ...]
 
@@ -47,7 +50,7 @@ class GraphCall:
         self.mark: Any = None
         self.modes: tuple[bool, ...] = ()
 
-    def __call__(self, tensors: Sequence[Any]) -> Any:
+    def __call__(self, tensors: Sequence[Any]) -> torch.Tensor | tuple[torch.Tensor, ...]:
         """The output tensor, or a tuple of several.
 
         Raises    DataError, ShapeError, DtypeError for inputs that do not fit
@@ -91,7 +94,7 @@ class GraphCall:
             addLocation(error, "of tensors: x.to(torch.float32) converts one, module.to(torch.float64) the graph")
             raise
 
-    def storedOf(self, params: list[Any], buffers: list[Any], isOwn: bool) -> dict[int, Any]:
+    def storedOf(self, params: Sequence[object], buffers: Sequence[object], isOwn: bool) -> dict[int, Any]:
         """The arrays of parameters and states by number, of tensors that may be others than the graph's."""
         slots = (*self.sharing.params, *self.sharing.buffers)
         stored = {n: getattr(m, name).materialize() for n, m, name in self.flat.params if getattr(m, name) is not None}
@@ -153,7 +156,12 @@ class CallRecord:
     """
 
     def __init__(
-        self, call: GraphCall, arrays: list[Any], stored: dict[int, Any] | None, needs: Needs, params: Sequence[Any]
+        self,
+        call: GraphCall,
+        arrays: list[Any],
+        stored: dict[int, Any] | None,
+        needs: Needs,
+        params: Sequence[Any],
     ):
         self.call, self.arrays, self.stored, self.params, self.needs = call, arrays, stored, params, needs
         self.modes = call.modesNow()
@@ -207,7 +215,7 @@ class CallRecord:
         results = [g if isWanted else None for g, isWanted in zip(results, self.needs)]
         return separate(results, [*self.arrays, *grads])
 
-    def secondGradients(self, grads: Sequence[Any], vectors: Sequence[Any]) -> list[Any]:
+    def secondGradients(self, grads: Sequence[Any], vectors: Sequence[object]) -> list[Any]:
         """The gradients of <v, gradient>, of the inputs, the parameters and the output gradients: forward over reverse.
 
         Source    Pearlmutter 1994, Fast Exact Multiplication by the Hessian, Neural Computation 6(1)

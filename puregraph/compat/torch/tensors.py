@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from puregraph.core import device
 from puregraph.core.base.dtype import isBfloat16
 from puregraph.core.errors import DataError, DeviceError, DtypeError
+
+if TYPE_CHECKING:
+    import torch
 
 
 def asTensor(array: Any) -> Any:
@@ -52,7 +55,7 @@ def asArray(tensor: Any) -> Any:
         return otherArray(tensor)
 
 
-def otherArray(tensor: Any) -> Any:
+def otherArray(tensor: torch.Tensor) -> Any:
     """The array of a tensor that torch has no array for: on a GPU, or of bfloat16."""
     torch = sys.modules.get("torch")
     if torch is None or not isinstance(tensor, torch.Tensor):

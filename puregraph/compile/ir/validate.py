@@ -29,7 +29,7 @@ class PassError(PuregraphError):
     """A pass returned an invalid schedule, or one with another meaning."""
 
 
-def validated(change: Callable[[Any], Any], schedule: Schedule) -> Any:
+def validated(change: Callable[[Any], Any], schedule: Schedule) -> Schedule:
     """Apply a pass; with PUREGRAPH_VERIFY=1 also validate its result.
 
     Raises    PassError naming the pass, the call and the violated invariant

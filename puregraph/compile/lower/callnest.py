@@ -106,7 +106,7 @@ def isIn(number: float, dtype: np.dtype) -> bool:
 
 
 def typesIn(
-    names: Sequence[str], formulas: Sequence[Formula], arguments: Sequence[Any]
+    names: Sequence[str], formulas: Sequence[Formula], arguments: Sequence[Value | int]
 ) -> tuple[dict[Term, Any], list[Any]] | None:
     """The dtype that numpy computes each operation in (bool for a number), and the dtypes of the results.
 

@@ -164,7 +164,7 @@ class Lowering:
                 self.epilogues[p] = group
                 return
 
-    def tilingOf(self, call: Call) -> Any:
+    def tilingOf(self, call: Call) -> OutputTiling | None:
         """The output tiling of a call, if its result takes an epilogue."""
         return tilingOf(call)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from puregraph.ops.product.native.pack import PackedMatrix, pack, packedSize
 
 if TYPE_CHECKING:
     from puregraph.compile.lower.workspace import LoweringWorkspace
+    from puregraph.ops.native.llvm.kernelcall import EpilogueSpec
 
 
 def productTiling(call: Call) -> OutputTiling | None:
@@ -38,7 +39,7 @@ def productTiling(call: Call) -> OutputTiling | None:
     return OutputTiling((lead,), lead + 1, batch) if len(batch) <= 2 else None
 
 
-def productOf(call: Call, epilogue: Any, workspace: LoweringWorkspace) -> list[KernelCall] | None:
+def productOf(call: Call, epilogue: EpilogueSpec, workspace: LoweringWorkspace) -> list[KernelCall] | None:
     """A matrix product (GEMM) as native kernel calls."""
     a, b = call.arguments
     (y,) = call.outs

@@ -15,6 +15,7 @@ from puregraph.ops.native.threads.pages import AlignedBlock
 
 if TYPE_CHECKING:
     from puregraph.compile.trace.schedule import Schedule
+    from puregraph.core.protocols import AnyArray
 
 VERSION, LEASES = attrgetter("version"), attrgetter("leases")
 
@@ -53,7 +54,7 @@ class PackedWeights:
             self.versions, self.isStale = versions, areLeased
 
 
-def floats(count: int) -> Any:
+def floats(count: int) -> AnyArray:
     """Memory for float32 elements, on huge pages if there are many."""
     block = AlignedBlock(4 * count)
     buffer = np.frombuffer(block.map, np.uint8)

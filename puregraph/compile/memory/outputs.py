@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from puregraph.core.base.align import LINE, addressOf
 from puregraph.core.base.introspection import isAlone
 from puregraph.ops.ir.value import Value
+
+if TYPE_CHECKING:
+    from puregraph.core.protocols import AnyArray
 
 SPARE = 2  # blocks kept for later runs: a user mostly still has the last result during the next run
 
@@ -30,7 +33,7 @@ class StepOutput:
         self.renew()
 
     @property
-    def array(self) -> Any:
+    def array(self) -> AnyArray:
         """The result; a reference to it or to a view of it keeps the memory alive."""
         v = self.value
         return np.ndarray(v.shape, v.dtype, self.owner, self.start - addressOf(self.owner) + v.offset, v.strides)

@@ -285,7 +285,7 @@ def renamed(line: Formula, names: Mapping[str, str | float]) -> Formula:
 
 
 @lru_cache(maxsize=REMEMBERED)
-def withNames(line: Formula, names: tuple[Any, ...]) -> Formula:
+def withNames(line: Formula, names: tuple[str, ...]) -> Formula:
     """The formula with its names replaced by these (cached)."""
     return filled(line, dict(zip(line.names, map(leaf, names))))
 

@@ -67,7 +67,7 @@ class FusionTarget(NamedTuple):
             return function in TRUTHS if y.dtype == BOOL else isCount
         return named(x.dtype) in self.floats and named(y.dtype) in self.floats and function not in TRUTHS
 
-    def canFind(self, x: Value, value: Any, axis: int) -> bool:
+    def canFind(self, x: Value, value: object, axis: int) -> bool:
         """True if x has a float dtype and its indices along an axis are exact as floats."""
         return named(x.dtype) in self.floats and x.shape[axis] < EXACT
 

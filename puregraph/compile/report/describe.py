@@ -208,7 +208,7 @@ def written(t: Term) -> str:
     return ALONE.sub(r"\1\2", str(formulaOf(rebuild(t, numbers, term))))
 
 
-def rounded(number: Any) -> Any:
+def rounded(number: object) -> float:
     """A number in short form."""
     near = float(f"{number:.6g}")
     return int(near) if near.is_integer() and abs(near) < 1e6 else near
@@ -220,7 +220,7 @@ def bound(t: Term) -> str:
     return f"({plain})" if t.args or " " in plain and not plain.endswith(")") or " @ " in plain else plain
 
 
-def keyText(key: Any) -> str:
+def keyText(key: object) -> str:
     """An index in Python notation, without trailing full slices."""
     parts = list(key) if isinstance(key, tuple) else [key]
     while parts and (parts[-1] is Ellipsis or parts[-1] == slice(None)):

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from puregraph.core.errors import plural, show
+
+if TYPE_CHECKING:
+    from typing import Any
 
 HEAD = ("piece", "nodes", "runs as")
 WIDTH = 120

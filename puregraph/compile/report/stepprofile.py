@@ -29,7 +29,7 @@ class StepProfile:
     `whole`    of a normal run, in which native steps share one start of the threads
     """
 
-    _repr_html_: Any = Late("puregraph.draw.notebook", "profileHtml")
+    _repr_html_ = Late("puregraph.draw.notebook", "profileHtml")
 
     def __init__(self, plan: MemoryPlan, seconds: dict[int, float], whole: float):
         self.plan, self.byCall, self.whole = plan, seconds, whole

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from puregraph.compile.gradientbuckets import BucketStart
 from puregraph.compile.ir.external import GradientOf
@@ -15,6 +15,8 @@ from puregraph.compile.trace.abstract import isLast
 from puregraph.ops.ir.value import Call, Value
 
 if TYPE_CHECKING:
+    from typing import Any
+
     from puregraph.compile.memory.planner import MemoryPlan
 
 HEAD = ("", "node", "step", "by", "makes", "bytes", "offset", "flops", "graph", "time", "share", "GFLOP/s")

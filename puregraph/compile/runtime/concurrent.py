@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from puregraph.compile.runtime.buffers import Buffers
 from puregraph.ops.ir.value import Call, Value
+
+if TYPE_CHECKING:
+    from puregraph.ops.native.llvm.kernelcall import KernelCall
 
 MOST = 64  # most steps that run as one
 ENOUGH = 1 << 16  # bytes written by single-task steps that are worth a barrier of all threads
@@ -52,7 +55,7 @@ def isAlike(a: Call, b: Call) -> bool:
     return x.key == y.key and codeOf(x) == codeOf(y)
 
 
-def codeOf(work: Any) -> Any:
+def codeOf(work: KernelCall) -> Any:
     """The function that generates the code of a kernel call."""
     return getattr(work.write, "func", work.write), getattr(work.write, "args", ())
 

@@ -28,6 +28,7 @@ from puregraph.ops.operation import declared
 
 if TYPE_CHECKING:
     from puregraph.core.device import Array
+    from puregraph.core.protocols import AnyArray
 
 POISON = 255  # fills memory after its last use: NaN as float, -1 as integer
 
@@ -161,7 +162,7 @@ class Executable:
             byDeath.setdefault(buffer.death, []).append(buffer)
         return byDeath
 
-    def takes(self, inputs: Sequence[Any]) -> bool:
+    def takes(self, inputs: Sequence[AnyArray]) -> bool:
         """True if inputs have the expected types, shapes and dtypes."""
         if len(inputs) != len(self.wanted):
             return False

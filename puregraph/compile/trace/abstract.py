@@ -21,6 +21,7 @@ from puregraph.ops.operation import declared, op
 
 if TYPE_CHECKING:
     from puregraph.core.rules import ArrayFunction
+    from puregraph.ops.formula.interpreter import EvalPlan
 
 Reader = Callable[[Recorder, Any, list, dict[str, Any]], Any]
 BOOL = np.dtype(bool)
@@ -126,7 +127,7 @@ def isLast(x: Value) -> bool:
     return strides.sameStrides(x.shape, x.strides, last) and not strides.isContiguous(x.shape, x.strides, size)
 
 
-def hidden(x: Value) -> Any:
+def hidden(x: Value) -> np.ndarray:
     """An array with a Value's shape and strides but no memory behind it; its elements must not be read."""
     dtype = x.dtype if isinstance(x.dtype, np.dtype) else f"V{x.dtype.itemsize}"  # bfloat16
     return np.lib.stride_tricks.as_strided(np.empty(1, dtype), x.shape, x.strides)
@@ -155,13 +156,13 @@ def readUfunc(recorder: Recorder, ufunc: np.ufunc, arguments: list, options: dic
     return outs if ufunc.nout > 1 else outs[0]
 
 
-def kindOf(a: Any) -> Any:
+def kindOf(a: Value | float) -> DTypeLike:
     """The dtype of an operand, or the Python type of a plain number: numpy promotes by it."""
     return a.dtype if type(a) is Value or isinstance(a, np.generic) else type(a)
 
 
 @lru_cache(maxsize=4096)
-def dtypesOf(ufunc: np.ufunc, kinds: tuple, dtype: DTypeLike | None) -> list[Any]:
+def dtypesOf(ufunc: np.ufunc, kinds: tuple, dtype: DTypeLike | None) -> list[np.dtype]:
     """The dtypes of a ufunc's results."""
     with np.errstate(all="ignore"):
         results = ufunc(*[np.ones((), k) if isinstance(k, np.dtype) else k(1) for k in kinds], dtype=dtype)
@@ -214,14 +215,14 @@ def floatsOf(arguments: list) -> tuple:
     return tuple([a.dtype if type(a) is Value or isinstance(a, np.generic) else None for a in arguments])
 
 
-def handedOn(register: int, dtype: np.dtype, plan: Any, arguments: list) -> Value | None:
+def handedOn(register: int, dtype: np.dtype, plan: EvalPlan, arguments: list) -> Value | None:
     """The argument that this result is identical to, or None."""
     value = arguments[register] if register < len(arguments) else None
     same = type(value) is Value and value.dtype == dtype and register not in plan.casts
     return value if same else None
 
 
-def laidOut(recorder: Recorder, evaluator: Interpreter, plan: Any, arguments: list) -> list[Any]:
+def laidOut(recorder: Recorder, evaluator: Interpreter, plan: Any, arguments: list) -> list[tuple[int, ...] | None]:
     """The layout of each result of an Interpreter; None for row-major."""
     values = [a for a in arguments if type(a) is Value and a.shape]
     if all(strides.falling(strides.aligned(x.shape, x.strides, x.ndim)) for x in values):
@@ -280,7 +281,7 @@ def isBlockwise(evaluator: Interpreter, arguments: list, shape: tuple[int, ...])
 # Kernels and products -------------------------------------------------------------------------------------------------
 
 
-def readKernel(recorder: Recorder, kernel: Kernel, arguments: list, options: dict[str, Any]) -> Any:
+def readKernel(recorder: Recorder, kernel: Kernel, arguments: list, options: dict[str, Any]) -> Value | list[Value]:
     """A Kernel: apply its shape rule, or run it on ones if it has none."""
     if kernel.shapeRule is not None:
         specs = kernel.shapeRule(*arguments, **options)

@@ -12,11 +12,13 @@ from puregraph.graph import Graph
 if TYPE_CHECKING:
     from puregraph.core.dim import Size
     from puregraph.core.shape import Shape
+    from puregraph.graph.module import Module
+    from puregraph.graph.steps import GraphStep
 
 NONE = "the cost is 0 whatever the network gives; for yes and no there is BCE, or let the network give two classes"
 
 
-def warnOf(graph: Graph, cost: Any, shapes: list[Shape]) -> None:
+def warnOf(graph: Graph, cost: Module, shapes: list[Shape]) -> None:
     """Warn once about everything doubtful in a network with its cost, for inputs and targets of these shapes."""
     warnings = list(doubts(graph, cost, shapes))
     if warnings:
@@ -117,7 +119,7 @@ def hasTimeSteps(axis: object) -> bool:
     return axis is None or bool({1, -2} & set(axis if isinstance(axis, tuple) else (axis,)))
 
 
-def lastBefore(graph: Graph, cost: Any, inputs: int, hasViews: bool = True) -> Any:
+def lastBefore(graph: Graph, cost: Module, inputs: int, hasViews: bool = True) -> GraphStep | None:
     """The step that computes the argument of a cost, or None; identities and views are skipped."""
     steps = graph.steps(inputs)
     made = {number: step for step in steps.items for number in step.visible}

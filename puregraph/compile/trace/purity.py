@@ -20,6 +20,9 @@ from puregraph.ops.formula.interpreter import Interpreter
 from puregraph.ops.kernel import Kernel
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from puregraph.core.rules import Rule
     from puregraph.graph.module import Module
 
 LIBRARIES = ("numpy", "math", "operator", "functools", "itertools", "puregraph")
@@ -107,7 +110,7 @@ class Reads:
             else:
                 self.attribute(name, bases)
 
-    def globalName(self, name: str, names: dict[str, Any]) -> None:
+    def globalName(self, name: str, names: Mapping[str, object]) -> None:
         """Check a global name that a rule reads."""
         if name in names:
             self.value(names, name, names[name])
@@ -131,7 +134,7 @@ class Reads:
             elif value is not MISSING and not isBasic(base, name):
                 self.value(base, name, value)
 
-    def value(self, holder: Any, name: str, value: Any) -> None:
+    def value(self, holder: Any, name: str, value: object) -> None:
         """Record a value that a rule reads, if its changes can be detected."""
         if isinstance(value, FunctionType):
             self.rule(value)
@@ -160,7 +163,7 @@ def isTraceable(value: Any) -> bool:
     return isFloats and value.flags.aligned and value.dtype.isnative
 
 
-def withTracers(module: Module, tracers: dict[str, Any]) -> Any:
+def withTracers(module: Module, tracers: Mapping[str, object]) -> Rule:
     """A copy of a module with tracers in place of its arrays, so that operations on them are traced."""
     clone = object.__new__(type(module))
     attributes = {name: rebound(value, module, clone) for name, value in vars(module).items()}
@@ -168,7 +171,7 @@ def withTracers(module: Module, tracers: dict[str, Any]) -> Any:
     return clone
 
 
-def rebound(rule: Any, module: Any, other: Any) -> Any:
+def rebound(rule: Rule, module: Module, other: object) -> Rule:
     """A rule bound to `module`, rebound to `other`; any other value is returned unchanged."""
     if type(rule) is functools.partial:
         arguments = [other if a is module else a for a in rule.args]

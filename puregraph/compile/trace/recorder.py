@@ -16,7 +16,11 @@ from puregraph.ops.ir.value import Call, CallOrigin, Kind, Value, copy, put
 from puregraph.ops.kernel import CompositeKernel
 
 if TYPE_CHECKING:
+    from typing import NoReturn
+
+    from puregraph.core.protocols import AnyArray
     from puregraph.core.rules import ArrayFunction
+    from puregraph.core.shape import Shape
 
 
 class UnreadableError(TypeError):
@@ -129,7 +133,7 @@ class Recorder:
         return y
 
     def view(
-        self, function: ArrayFunction, arguments: tuple, options: dict[str, Any], of: Value, like: Any, offset: int
+        self, function: ArrayFunction, arguments: tuple, options: dict[str, Shape], of: Value, like: Any, offset: int
     ) -> Value:
         """Add a call whose result is a view of a Value; `like` has its shape and strides."""
         y = self.value(like.shape, of.dtype, like.strides)
@@ -149,7 +153,9 @@ class Recorder:
             return readOnly(value.source)  # rules may read sizes from it
         return RecordedArray(self, value, RecordedMemory())
 
-    def call(self, function: ArrayFunction, arguments: tuple, options: dict[str, Any]) -> Any:
+    def call(
+        self, function: ArrayFunction, arguments: tuple, options: dict[str, Any]
+    ) -> RecordedArray | tuple[RecordedArray, ...]:
         """Record a call on tracers; its results are tracers."""
         out = options.pop("out", None) if options else None
         rule = self.decompositionOf(function) if out is None and self.decompositionOf is not None else None
@@ -184,7 +190,12 @@ class Recorder:
         return RecordedArray(self, value, RecordedMemory())
 
     def into(
-        self, reader: Callable[..., Any], function: ArrayFunction, arguments: list, options: dict[str, Any], out: Any
+        self,
+        reader: Callable[..., Any],
+        function: ArrayFunction,
+        arguments: list,
+        options: dict[str, Any],
+        out: Any,
     ) -> Any:
         """A call with `out=`: its result becomes the value of that tracer."""
         targets = out if type(out) is tuple else (out,)
@@ -222,7 +233,7 @@ class Plain:
 
     __slots__ = ("value",)
 
-    def __init__(self, value: Any):
+    def __init__(self, value: Value):
         self.value = value
 
 
@@ -275,7 +286,7 @@ class RecordedArray(Tracer):
     def handle(self, function: ArrayFunction, arguments: tuple, options: dict[str, Any]) -> Any:
         return self.recorder.call(function, arguments, options)
 
-    def __array_ufunc__(self, ufunc: np.ufunc, how: str, *inputs: Any, **options: Any) -> Any:
+    def __array_ufunc__(self, ufunc: np.ufunc, how: str, *inputs: Any, **options: object) -> Any:
         return self.recorder.call(ufunc if how == "__call__" else getattr(ufunc, how), inputs, options)
 
     def __array_function__(
@@ -283,7 +294,7 @@ class RecordedArray(Tracer):
     ) -> Any:
         return self.recorder.call(function, arguments, dict(options))
 
-    def __setitem__(self, key: Any, value: Any) -> None:
+    def __setitem__(self, key: object, value: AnyArray) -> None:
         recorder = self.recorder
         old = self.current
         operands = [plain(recorder, a) for a in (key, value)]
@@ -302,7 +313,7 @@ class RecordedArray(Tracer):
     def copy(self, order: str = "C") -> Any:
         return self.recorder.call(np.copy, (self,), {"order": order})
 
-    def flatten(self, order: str = "C") -> Any:
+    def flatten(self, order: str = "C") -> RecordedArray | tuple[RecordedArray, ...]:
         return self.recorder.call(np.copy, (self.reshape(-1),), {"order": order})
 
     __iadd__ = inPlace(np.add)
@@ -319,7 +330,7 @@ class RecordedArray(Tracer):
     __hash__ = object.__hash__
     round = method(np.round)
 
-    def refuse(self, *arguments: Any, **options: Any) -> Any:
+    def refuse(self, *arguments: object, **options: object) -> NoReturn:
         raise UnreadableError("the rule reads the elements of a value")
 
     __array__ = __bool__ = __float__ = __int__ = __index__ = __complex__ = __contains__ = item = tolist = refuse
@@ -335,7 +346,7 @@ def denseLike(value: Value) -> tuple[int, ...]:
     return likeStrides(value.shape, value.strides, value.dtype.itemsize)
 
 
-def isMask(key: Any) -> bool:
+def isMask(key: object) -> bool:
     """True if an index has a boolean mask: the number of selected elements then depends on data."""
     parts = key if type(key) is tuple else (key,)
     return any(isinstance(k, bool) or getattr(k, "dtype", None) == np.bool_ for k in parts)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from puregraph.core.errors import DataError, GraphError
 from puregraph.core.traversal import weakenReader
@@ -10,6 +10,9 @@ from puregraph.graph import Graph
 from puregraph.graph.input import Input
 
 if TYPE_CHECKING:
+    from typing import Any
+
+    from puregraph.graph.module import Module
     from puregraph.graph.node import Node
     from puregraph.graph.steps import Steps
 
@@ -60,7 +63,7 @@ def inputsNamed(what: str, count: int, names: list[str], taken: set[str | None])
     return nodes
 
 
-def needWeighable(cost: Any) -> None:
+def needWeighable(cost: Module | None) -> None:
     """Refuse a cost, or a term of a CostSum, without an input for sample weights."""
     for name, term in getattr(cost, "costs", {"": cost}).items():
         if WEIGHT not in getattr(term, "arguments", ()):
@@ -77,7 +80,7 @@ def wantedFor(cost: Any, targets: list[Node]) -> list[Node]:
     return targets
 
 
-def outputsFor(cost: Any, outputs: int, targets: int) -> int:
+def outputsFor(cost: Module, outputs: int, targets: int) -> int:
     """The number of network outputs that a cost takes."""
     spec = cost.inputSpec
     names = [name for name in spec.names if name != WEIGHT]

@@ -25,7 +25,7 @@ class Settable(ForeignAttributes):
     options: tuple[str, ...] = ()
     elsewhere: dict[str, str] = {}
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         if name not in self.__dict__:
             known = getattr(type(self), name, UNKNOWN)
             if known is UNKNOWN:
@@ -35,7 +35,7 @@ class Settable(ForeignAttributes):
                 raise UnknownAttributeError(f"{type(self).__name__}: {name} is read alone{hint and f'; {hint}' or ''}")
         super().__setattr__(name, value)
 
-    def insteadOf(self, name: str, value: Any) -> str:
+    def insteadOf(self, name: str, value: object) -> str:
         """A hint for an attribute that would have no effect; empty if it may have one."""
         return ""
 
@@ -65,7 +65,7 @@ def checkAttribute(thing: Any, name: str, value: Any) -> None:
         raise UnknownAttributeError(f"{cls.__name__}: setting {name} has no effect; {hint}")
 
 
-def isRead(cls: Any, name: str) -> bool:
+def isRead(cls: type, name: str) -> bool:
     """True if a method of a user-defined class reads this attribute."""
     for base in cls.__mro__:
         if not base.__module__.startswith("puregraph."):
@@ -97,7 +97,7 @@ def nearest(name: str, known: Iterable[str], hasPlurals: bool = False) -> str:
     return alike[matches[0]] if matches else ""
 
 
-def checkMethods(cls: Any, known: Iterable[str], prefix: str, elsewhere: dict[str, str]) -> None:
+def checkMethods(cls: type, known: Iterable[str], prefix: str, elsewhere: dict[str, str]) -> None:
     """Refuse a class with a method whose name has the prefix but is never called.
 
     Raises    ArgumentError naming the method, and the one probably meant

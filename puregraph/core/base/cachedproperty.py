@@ -22,7 +22,7 @@ class CachedProperty(Generic[T]):
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name
 
-    def __get__(self, thing: Any, owner: Any = None) -> T:
+    def __get__(self, thing: object, owner: type | None = None) -> T:
         if thing is None:
             return self  # type: ignore[return-value]
         value = vars(thing)[self.name] = self.compute(thing)

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from puregraph.core.errors import DtypeError, Fault
 
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
+
+    from puregraph.core.protocols import AnyArray
+    from puregraph.graph.module import Module
+
 BOOL = np.dtype(bool)
 INDEX = np.dtype(np.int64)  # of labels and token ids, unless they come in another
 
 
-def needType(condition: Any, wanted: Any, actual: Any, hint: str = "") -> None:
+def needType(condition: AnyArray | bool, wanted: Any, actual: object, hint: str = "") -> None:
     """Raise a DtypeError unless `condition` holds."""
     if not condition:
         raise DtypeError(Fault(str(wanted), str(actual), hint, kind="dtype"))
@@ -46,14 +52,14 @@ def needFloats(named: Iterable[tuple[str, Any]], like: Any = None) -> None:
             needType(False, f"{'floats' if like is None else like} for {name}", dtype, hint)
 
 
-def needOneFloat(named: Iterable[tuple[str, Any]], like: Any = None) -> None:
+def needOneFloat(named: Iterable[tuple[str, Any]], like: np.dtype | None = None) -> None:
     """Raise a DtypeError for the first input, as (name, dtype), of another float than `like`, or than the first one."""
     for name, dtype in named:
         like = dtype if like is None else like
         needType(dtype == like, f"{like} for {name}", dtype, f"convert the data with .astype('{like}')")
 
 
-def nativeType(dtype: Any) -> Any:
+def nativeType(dtype: DTypeLike) -> np.dtype:
     """The dtype of a text, a type such as bool or np.float32, or a dtype, in the byte order of the machine."""
     return np.dtype(dtype).newbyteorder("=")
 
@@ -63,7 +69,7 @@ def isFloating(dtype: Any) -> bool:
     return dtype is None or dtype.kind == "f" or isBfloat16(dtype)
 
 
-def isByte(dtype: Any) -> bool:
+def isByte(dtype: np.dtype) -> bool:
     """True if a dtype is an integer of one byte, as for pixels."""
     return dtype.kind in "iu" and dtype.itemsize == 1
 
@@ -78,7 +84,7 @@ def isNumeric(dtype: Any) -> bool:
     return dtype.kind in "fiub" or isBfloat16(dtype)
 
 
-def dtypeNamed(name: str) -> Any:
+def dtypeNamed(name: str) -> np.dtype:
     """The dtype of a name that a file has.
 
     Raises    DtypeError for bfloat16 where `ml_dtypes`, which brings it, is not installed
@@ -94,7 +100,7 @@ def dtypeNamed(name: str) -> Any:
     return np.dtype(name)
 
 
-def inferredType(module: Any, dtypes: tuple[Any, ...]) -> Any:
+def inferredType(module: Module, dtypes: tuple[np.dtype | None, ...]) -> Any:
     """The promoted dtype of a module's floating inputs and parameters, and of all inputs if it keeps their dtype.
 
     Raises    DtypeError for indices that are no integers, and for inputs that must be floats but are not

@@ -64,7 +64,7 @@ VARIABLES = {
 LOOKED: list[bool] = []
 
 
-def variable(name: str, default: Any = None) -> Any:
+def variable(name: str, default: Any | None = None) -> Any:
     """The value of PUREGRAPH_name; `default` if it is not set, or empty.
 
     Raises    PuregraphError naming a variable with an invalid value, or with a misspelt name

@@ -15,7 +15,12 @@ import dis
 import sys
 from collections.abc import Callable, Iterator
 from types import CodeType, FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from puregraph.core.protocols import AnyArray
 
 try:
     from numpy._core.umath import _extobj_contextvar as settings
@@ -50,12 +55,12 @@ def numpyCore() -> str:
     return getattr(core, "__file__", "")
 
 
-def isAlone(objects: list[Any], i: int) -> bool:
+def isAlone(objects: list[AnyArray], i: int) -> bool:
     """True if this list holds the only reference to its i-th object; false if Python does not count references."""
     return isCounted() and references(objects, i) == ALONE
 
 
-def references(objects: list[Any], i: int) -> int:
+def references(objects: Sequence[object], i: int) -> int:
     """The number of references to one of some objects."""
     return sys.getrefcount(objects[i])
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from puregraph.core.base.attributes import nearest
 from puregraph.core.errors import ArgumentError
 from puregraph.core.foreign import INSTEAD, KEYWORDS
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 GIVESPARAMS = "a Trainer gives an optimizer its parameters, as setupOn(net) does"
 
@@ -69,7 +72,7 @@ def checkPositions(cls: type, arguments: tuple) -> None:
     raise ArgumentError(f"{cls.__name__}: wanted {', '.join(known) or 'nothing'} by position, got {got}{hint}")
 
 
-def holdsParams(value: Any) -> bool:
+def holdsParams(value: object) -> bool:
     """True for a network or parameters, as other frameworks' optimizers take."""
     return hasattr(value, "params") or isinstance(value, (dict, list, tuple)) or type(value).__name__ == "dict_values"
 
@@ -105,7 +108,7 @@ def similar(name: str, known: Iterable[str]) -> str:
 class ChecksKeywords:
     """A class that refuses unknown keyword arguments."""
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+    def __new__(cls, *args: object, **kwargs: object) -> Self:
         checkKeywords(cls, kwargs)
         if len(args) > 1:
             checkPositions(cls, args)
@@ -117,7 +120,7 @@ class KeepsInitArgs(ChecksKeywords):
 
     initArgs: tuple[tuple, dict]
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+    def __new__(cls, *args: object, **kwargs: object) -> Self:
         self = super().__new__(cls, *args, **kwargs)
         vars(self)["initArgs"] = (args, kwargs)  # of a new object, so that nothing has to look at it
         return self

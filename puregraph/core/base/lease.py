@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 import numpy as np
 
 from puregraph.core.base.dtype import isBfloat16
+
+if TYPE_CHECKING:
+    from puregraph.core.device import Array
 
 PLAIN = "biufc"  # kinds of dtypes that numpy describes by a letter and a size
 
@@ -36,7 +39,7 @@ class Lease(ref):
     of: Any
 
 
-def lend(array: Any, leases: list[Lease]) -> Any:
+def lend(array: Array, leases: list[Lease]) -> Array:
     """Make a new array over another one's memory; its lease is in `leases` as long as it is alive."""
     lent = array.view(Inner).view(Outer).view(np.ndarray)
     lease = Lease(lent, leases.remove)
@@ -45,6 +48,6 @@ def lend(array: Any, leases: list[Lease]) -> Any:
     return lent
 
 
-def isLendable(array: Any) -> bool:
+def isLendable(array: Array) -> bool:
     """True if the end of a handed-out array's life can be detected: numpy arrays of numbers."""
     return type(array) is np.ndarray and (array.dtype.kind in PLAIN or isBfloat16(array.dtype))

@@ -6,7 +6,10 @@ import _signal  # type: ignore[import-not-found]
 import signal
 import threading
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from types import CodeType
 
 NAMES = ("SIGINT", "SIGTERM", "SIGALRM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGVTALRM", "SIGPROF", "SIGBREAK")
 USUAL = [int(getattr(signal, name)) for name in NAMES if hasattr(signal, name)]  # those that handlers are written for
@@ -34,7 +37,7 @@ def handlers() -> list[Any]:
     return [h for h in map(signal.getsignal, signal.valid_signals()) if callable(h)]
 
 
-def codeOf(handler: Any) -> Any:
+def codeOf(handler: object) -> CodeType | None:
     """The code that runs when a function, method, partial or other object is called; None for native code."""
     for name in ("func", "__func__"):  # of a partial, of a method
         handler = getattr(handler, name, handler)

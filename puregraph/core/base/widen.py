@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from puregraph.core.base.dtype import isBfloat16, isFloating, promoted
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
+
+    from puregraph.core.protocols import AnyArray
 
 HALF = np.dtype(np.float16)
 
@@ -26,7 +31,7 @@ def widened(rule: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
     return wide
 
 
-def asResultType(*xs: Any) -> Sequence[Any]:
+def asResultType(*xs: AnyArray) -> Sequence[AnyArray]:
     """Arrays in the one dtype of their result: integers beside floats become floats of theirs, which numpy widens."""
     first = xs[0].dtype
     if all(x.dtype == first for x in xs):
@@ -35,22 +40,22 @@ def asResultType(*xs: Any) -> Sequence[Any]:
     return [x if x.dtype == dtype else x.astype(dtype) for x in xs]
 
 
-def isHalf(value: Any) -> bool:
+def isHalf(value: object) -> bool:
     """True if `value` is an array of float16."""
     return hasattr(value, "dtype") and value.dtype == HALF
 
 
-def widen(value: Any) -> Any:
+def widen(value: AnyArray) -> AnyArray:
     """`value` in float32 if it is an array of float16 or bfloat16, else itself."""
     return value.astype(np.float32) if hasattr(value, "dtype") and isNarrow(value.dtype) else value
 
 
-def isNarrow(dtype: Any) -> bool:
+def isNarrow(dtype: DTypeLike) -> bool:
     """True if a dtype is a 16-bit float."""
     return dtype == HALF or isBfloat16(dtype)
 
 
-def divided(g: Any, count: Any) -> Any:
+def divided(g: AnyArray, count: AnyArray | int) -> AnyArray:
     """g / count: a float of 16 bits is divided in float32, which holds any count, and rounded once."""
     y = widen(g) / count
     return y if y.dtype == g.dtype else y.astype(g.dtype)
@@ -62,13 +67,13 @@ class Met:
     bfloat16 = False  # True once any value had this dtype
 
 
-def noteDtype(dtype: Any) -> None:
+def noteDtype(dtype: DTypeLike) -> None:
     """Note that arrays of this dtype may be met from now on."""
     if isBfloat16(dtype):
         Met.bfloat16 = True
 
 
-def hasBfloat16(values: Iterable[Any], others: Iterable[Any] = ()) -> bool:
+def hasBfloat16(values: Iterable[object], others: Iterable[object] = ()) -> bool:
     """True if any value has the dtype bfloat16; `others` are checked only once one was seen."""
     for x in (*values, *others) if Met.bfloat16 else values:
         dtype = getattr(x, "dtype", None)
@@ -112,7 +117,7 @@ def gradRule(rule: Callable[..., Any], grad: Any, values: list[Any]) -> Any:
     return tuple(map(stored, result, kinds)) if type(result) is tuple else stored(result, kinds[0])
 
 
-def stored(y: Any, dtype: Any) -> Any:
+def stored(y: AnyArray, dtype: DTypeLike | None) -> AnyArray:
     """A result of float32 in the float of 16 bits that it is to be stored in; anything else as it is."""
     isWide = dtype is not None and isNarrow(dtype) and getattr(y, "dtype", None) == np.float32
     return y.astype(dtype) if isWide else y

@@ -19,15 +19,20 @@ from __future__ import annotations
 
 from html import escape
 from reprlib import Repr
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from puregraph.core.errors.shorttraceback import install, notebookLines
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from typing_extensions import Self
 
 
 class PuregraphError(Exception):
     """The base of every error that puregraph raises; if uncaught, its traceback is shortened."""
 
-    def __new__(cls, *arguments: Any, **options: Any) -> Any:
+    def __new__(cls, *arguments: object, **options: object) -> Self:
         install()
         return super().__new__(cls, *arguments, **options)
 
@@ -60,7 +65,7 @@ class DtypeError(PuregraphError, TypeError):
         self.faults = tuple(fault for fault in faults if isinstance(fault, Fault))
         super().__init__(listed(faults))
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple:
         return type(self), self.faults or self.args
 
 
@@ -148,7 +153,7 @@ class ShapeError(PuregraphError, ValueError):
         cells = ["".join(f"<td>{escape(str(text))}</td>" for text in row) for row in rows]
         return f"<table><tr>{''.join(f'<th>{t}</th>' for t in head)}</tr><tr>{'</tr><tr>'.join(cells)}</tr></table>"
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple:
         return type(self), self.faults
 
 
@@ -171,7 +176,7 @@ def need(condition: Any, wanted: Any, given: Any, hint: str = "") -> None:
         raise ShapeError(Fault(show(wanted), show(given), hint))
 
 
-def show(value: Any) -> str:
+def show(value: object) -> str:
     """A shape, or several, as people write them: (N, 16, 4), not ('N', 16, 4)."""
     if isinstance(value, tuple):
         return "(" + ", ".join(map(show, value)) + ("," if len(value) == 1 else "") + ")"
@@ -185,13 +190,13 @@ def printable(text: str) -> str:
     return "".join([c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text])
 
 
-def quote(name: Any) -> str:
+def quote(name: object) -> str:
     """A name from somewhere, between quotes, on one line, and not longer than a message can bear."""
     text = printable(str(name)).replace("\n", "\\n")
     return f"'{text}'" if len(text) <= 100 else f"'{text[:90]}...' ({len(text)} characters)"
 
 
-def brief(value: Any) -> str:
+def brief(value: object) -> str:
     """A value from somewhere as a message shows it: only so much of it is looked at."""
     short = Repr()
     short.maxlevel, short.maxlist, short.maxdict, short.maxstring, short.maxlong, short.maxother = 3, 5, 6, 80, 40, 80

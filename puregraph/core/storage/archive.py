@@ -16,7 +16,7 @@ import re
 import sys
 import zlib
 from collections.abc import Callable, Iterable
-from typing import Any, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import numpy as np
 
@@ -25,6 +25,9 @@ from puregraph.core.base.dtype import dtypeNamed
 from puregraph.core.errors import CheckpointError, DtypeError, brief
 from puregraph.core.storage.hdf import BASE, RANK, Array, HdfLayout, faultsOf
 from puregraph.core.storage.jsoncodec import dumps, loads
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 VERSION = 1
 TITLE = b"puregraph checkpoint "
@@ -64,7 +67,7 @@ def manifestArray(size: int) -> Array:
     return Array(MANIFEST, (size,), "uint8")
 
 
-def write(file: BinaryIO, arrays: list[tuple[Array, Callable[[], Any]]], about: dict[str, Any]) -> None:
+def write(file: BinaryIO, arrays: list[tuple[Array, Callable[[], Any]]], about: Mapping[str, object]) -> None:
     """Write arrays, each fetched when its turn comes, and what they are about.
 
     Raises    CheckpointError for a name or dtype that HDF5 cannot hold

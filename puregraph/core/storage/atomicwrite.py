@@ -9,9 +9,12 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from itertools import count
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from puregraph.core.errors import CheckpointError
+
+if TYPE_CHECKING:
+    from typing import Any
 
 try:
     import fcntl
@@ -23,7 +26,7 @@ NUMBERS = count()
 
 
 @contextmanager
-def whole(path: Any, owner: Any = None) -> Iterator[BinaryIO]:
+def whole(path: Any, owner: Any | None = None) -> Iterator[BinaryIO]:
     """A file to write, which replaces `path` when the block ends without an exception.
 
     It is written beside `path` under the name `.NAME.HOST.PID.NUMBER.part`, brought to the disk (fsync), renamed, and

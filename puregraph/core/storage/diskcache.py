@@ -18,10 +18,13 @@ from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
 from itertools import count
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from puregraph.core.errors import GraphWarning
 from puregraph.core.errors.userwarning import warnUser
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 MAGIC = b"puregraph kernel\n"
 DIGEST = 32
@@ -53,7 +56,7 @@ def read(name: str, **fields: type) -> tuple[dict[str, Any], bytes] | None:
     return None
 
 
-def write(name: str, header: dict[str, Any], data: bytes) -> bool:
+def write(name: str, header: Mapping[str, object], data: bytes) -> bool:
     """Store a header and an object under a name; False where no folder takes it, which only costs time later."""
     content = pack(name, header, data)
     for folder in folders():
@@ -68,7 +71,7 @@ def write(name: str, header: dict[str, Any], data: bytes) -> bool:
     return False
 
 
-def pack(name: str, header: dict[str, Any], data: bytes) -> bytes:
+def pack(name: str, header: Mapping[str, object], data: bytes) -> bytes:
     """The content of a file: magic, checksum of its name and the rest, header as a line of JSON, object."""
     rest = json.dumps(header).encode() + b"\n" + data
     return MAGIC + checksum(name, rest) + rest

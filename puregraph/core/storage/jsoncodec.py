@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,6 +22,9 @@ from puregraph.core.dim import Dim
 from puregraph.core.errors import CheckpointError, brief
 from puregraph.core.storage.hdf import DTYPES
 
+if TYPE_CHECKING:
+    from puregraph.core.shape import Shape
+
 DEPTH = 100  # lists in lists in lists: deeper than any real value, and far from the limit of Python's stack
 LONGEST = 1_000_000  # characters of a number or size that is written as text
 DIGITS = 1000  # Python itself refuses decimals of more than 4300
@@ -29,7 +32,7 @@ DIGITS = 1000  # Python itself refuses decimals of more than 4300
 Special = Callable[[Any], Any]
 
 
-def encode(value: Any, where: str, special: Special = lambda value: None, depth: int = 0) -> Any:
+def encode(value: object, where: str, special: Special = lambda value: None, depth: int = 0) -> Any:
     """Encode a value as JSON. `special` may return an object of one key for a value of its own kind, else None.
 
     Raises    CheckpointError, naming `where` it is, for anything that is not plain
@@ -100,7 +103,7 @@ def decode(value: Any, special: Special = lambda item: None) -> Any:
     raise CheckpointError(f"{brief(value)} is no value that puregraph writes")
 
 
-def partsOf(value: Any) -> list[Any]:
+def partsOf(value: Shape | list[Shape]) -> list[Any]:
     """The parts of a tuple, slice or dict, which are a list."""
     if type(value) is not list:
         raise TypeError(f"wanted a list, got {type(value).__name__}")
@@ -118,7 +121,7 @@ def readDict(pairs: Any) -> dict[Any, Any]:
     return result
 
 
-def readText(value: Any) -> str:
+def readText(value: object) -> str:
     """A text of a few thousand characters."""
     if type(value) is not str or len(value) > LONGEST:
         raise TypeError(f"wanted a text of at most {LONGEST} characters, got {brief(value)}")
@@ -140,7 +143,7 @@ READERS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def dumps(value: Any) -> bytes:
+def dumps(value: object) -> bytes:
     """JSON in its shortest form."""
     return json.dumps(value, separators=(",", ":"), allow_nan=False).encode()
 

@@ -17,7 +17,7 @@ import re
 import zlib
 from contextlib import suppress
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -27,6 +27,11 @@ from puregraph.core.errors import CheckpointError, quote
 from puregraph.core.storage.archive import Archive, littleEndian, write
 from puregraph.core.storage.atomicwrite import whole
 from puregraph.core.storage.hdf import DTYPES, RANK, Array
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from puregraph.core.protocols import StrPath
 
 NAME = r"\.(\d{4,9})-of-(\d{4,9})\.([0-9a-f]{12})"
 
@@ -64,12 +69,12 @@ def writePiece(path: Any, rank: int, size: int, runs: list[ElementRange]) -> lis
     return [os.path.basename(name), rows]
 
 
-def digest(rows: list[Any], crcs: list[int]) -> str:
+def digest(rows: Sequence[object], crcs: list[int]) -> str:
     """Return the suffix of a piece's name."""
     return hashlib.sha256(json.dumps([rows, crcs]).encode()).hexdigest()[:12]
 
 
-def removePieces(path: Any, kept: list[str]) -> None:
+def removePieces(path: StrPath, kept: list[str]) -> None:
     """Remove the pieces of a checkpoint, except the named ones."""
     folder, name = os.path.split(os.path.realpath(os.fsdecode(path)))
     pattern = re.compile(re.escape(name) + NAME)
@@ -79,7 +84,7 @@ def removePieces(path: Any, kept: list[str]) -> None:
                 os.unlink(os.path.join(folder, entry))
 
 
-def isPieceSet(row: Any) -> bool:
+def isPieceSet(row: object) -> bool:
     """True if this is a piece set as `save` writes it."""
     return (
         isinstance(row, list)

@@ -6,12 +6,15 @@ import base64
 import importlib.util
 import io
 import os
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from puregraph.core.errors import ArgumentError, CheckpointError
 from puregraph.core.foreign import ForeignAttributes
 from puregraph.core.storage.atomicwrite import reason
 from puregraph.draw.escape import markup, preformatted
+
+if TYPE_CHECKING:
+    from puregraph.core.protocols import StrPath
 
 C = TypeVar("C", bound="Chart")
 DOTS = 110  # for an inch of a picture
@@ -45,7 +48,7 @@ class Chart(ForeignAttributes):
         self.drawOn(chart)
         return chart
 
-    def save(self: C, path: Any) -> C:
+    def save(self: C, path: StrPath) -> C:
         """Write a picture of the kind that the ending of the name says, such as .png, .svg or .pdf."""
         if not os.path.splitext(path)[1]:
             raise ArgumentError(f"{path}: wanted a file whose ending says its kind, such as {path}.png, .svg or .pdf")

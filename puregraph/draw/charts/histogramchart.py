@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from puregraph.core import device
 from puregraph.core.errors import DataError
 from puregraph.draw.charts.chart import Chart
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 BARS = " ▁▂▃▄▅▆▇█"  # nothing at all is nothing to see
 BINS = 40  # of a picture
@@ -23,7 +26,7 @@ class HistogramChart(Chart):
     Raises    DataError if there is no value at all
     """
 
-    def __init__(self, arrays: dict[str, Any]):
+    def __init__(self, arrays: Mapping[str, object]):
         self.arrays = {name: np.asarray(device.toHost(x), np.float64).ravel() for name, x in arrays.items()}
         self.arrays = {name: x for name, x in self.arrays.items() if x.size}
         if not self.arrays:

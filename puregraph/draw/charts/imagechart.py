@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,6 +12,11 @@ from puregraph.core import device
 from puregraph.core.arguments import isNumber
 from puregraph.core.errors import ArgumentError, DataError, show
 from puregraph.draw.charts.chart import Chart
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from puregraph.core.protocols import AnyArray
 
 SHADES = " .:-=+*#%@"
 WIDTH = 78  # characters of a row of images
@@ -26,7 +31,9 @@ class ImageChart(Chart):
               titles, or a span that is empty
     """
 
-    def __init__(self, images: Any, titles: Any = None, columns: int | None = None, span: Any = None):
+    def __init__(
+        self, images: AnyArray, titles: Sequence[str] | None = None, columns: int | None = None, span: Any = None
+    ):
         array = np.asarray(device.toHost(images))
         if array.ndim == 3:
             array = array[:, None]

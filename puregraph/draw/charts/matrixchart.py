@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from puregraph.core.errors import ArgumentError
 from puregraph.draw.charts.chart import Chart
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 MOST = 40  # rows whose numbers are written into the picture
 
@@ -20,7 +23,7 @@ class MatrixChart(Chart):
     Raises    ArgumentError unless there is a name for each class
     """
 
-    def __init__(self, counts: np.ndarray, names: Any = None):
+    def __init__(self, counts: np.ndarray, names: Sequence[str] | None = None):
         self.counts = counts
         self.names = [str(name) for name in (range(len(counts)) if names is None else names)]
         if len(self.names) != len(counts):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from fnmatch import fnmatchcase
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from puregraph.core.arguments import FilePath, ModuleLike, Positive, Text, optional, takes
 from puregraph.core.errors import DataError
@@ -14,13 +14,22 @@ from puregraph.draw.charts.histogramchart import HistogramChart
 from puregraph.draw.charts.imagechart import ImageChart
 from puregraph.draw.charts.matrixchart import MatrixChart
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from puregraph.core.protocols import AnyArray, StrPath
+    from puregraph.graph.graph import Graph
+    from puregraph.train.history import History
+    from puregraph.train.metrics.confusion import Confusion
+    from puregraph.train.ratefinder import RateCurve
+
 C = TypeVar("C", bound=Chart)
 APART = ("epoch", "step", "seconds")  # figures of a history that are no curves
 POINTS = 400  # of a schedule
 
 
 @takes(path=optional(FilePath))
-def plotHistory(history: Any, path: Any = None) -> Chart:
+def plotHistory(history: History, path: StrPath | None = None) -> Chart:
     """The curves of a history over its epochs: each figure with that of the validation, the learning rate last.
 
         print(history.plot())           # text, in a terminal
@@ -55,7 +64,7 @@ def plotHistory(history: Any, path: Any = None) -> Chart:
 
 
 @takes(path=optional(FilePath))
-def plotConfusion(confusion: Any, path: Any = None, names: Any = None) -> Chart:
+def plotConfusion(confusion: Confusion, path: StrPath | None = None, names: Sequence[str] | None = None) -> Chart:
     """Plot the matrix of a Confusion: a row for each actual class, a column for each predicted one, shaded by fraction.
 
     `names` are the names of the classes, by default those of the Confusion, or else their numbers. `path` is a file for
@@ -67,7 +76,7 @@ def plotConfusion(confusion: Any, path: Any = None, names: Any = None) -> Chart:
 
 
 @takes(total=optional(Positive), path=optional(FilePath))
-def plotSchedule(schedule: Any, total: int | None = None, path: Any = None) -> Chart:
+def plotSchedule(schedule: Any, total: int | None = None, path: StrPath | None = None) -> Chart:
     """The factor of a schedule over `total` updates, or until its end; `path` is a file for the picture.
 
     Raises    ArgumentError for a schedule without a length, or for a file, where matplotlib is not installed
@@ -82,7 +91,7 @@ def plotSchedule(schedule: Any, total: int | None = None, path: Any = None) -> C
 
 
 @takes(path=optional(FilePath))
-def plotRates(curve: Any, path: Any = None) -> Chart:
+def plotRates(curve: RateCurve, path: StrPath | None = None) -> Chart:
     """The smoothed cost over the learning rate, on a logarithmic axis; `path` is a file for the picture.
 
     Raises    ArgumentError for a file, where matplotlib is not installed
@@ -94,7 +103,11 @@ def plotRates(curve: Any, path: Any = None) -> Chart:
 
 @takes(columns=optional(Positive), path=optional(FilePath))
 def plotImages(
-    images: Any, titles: Any = None, columns: int | None = None, span: Any = None, path: Any = None
+    images: AnyArray,
+    titles: Sequence[str] | None = None,
+    columns: int | None = None,
+    span: Any = None,
+    path: StrPath | None = None,
 ) -> ImageChart:
     """Images in a grid: a picture in a notebook or a file, shades of characters in a terminal.
 
@@ -113,7 +126,7 @@ def plotImages(
 
 
 @takes(net=ModuleLike, pattern=Text, path=optional(FilePath))
-def plotParams(net: Any, pattern: str = "*", path: Any = None) -> HistogramChart:
+def plotParams(net: Graph, pattern: str = "*", path: StrPath | None = None) -> HistogramChart:
     """Plot histograms of the parameters of a network, and of their gradients if there are any.
 
         print(plotParams(net))                        # a line for each, in a terminal
@@ -133,6 +146,6 @@ def plotParams(net: Any, pattern: str = "*", path: Any = None) -> HistogramChart
     return saved(HistogramChart(arrays), path)
 
 
-def saved(chart: C, path: Any) -> C:
+def saved(chart: C, path: StrPath | None) -> C:
     """The chart, written to a file if there is to be one."""
     return chart if path is None else chart.save(path)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 CHUNK = 1000  # parts of lines that are compared together with the boxes at their height
 BORDER = 0.4  # of a box, which a line may touch
@@ -38,7 +41,7 @@ def cleared(request: dict[str, Any], layout: Any) -> int:
     return len(hits)
 
 
-def moveBeside(layout: Any, edge: dict[str, Any], hit: Hit) -> None:
+def moveBeside(layout: Any, edge: Mapping[str, object], hit: Hit) -> None:
     """Move one part of a line to the nearer side of a box; what leaves or enters a box stays at that box."""
     points, box = layout.edges[hit.edge]["points"], layout.nodes[hit.box]
     a, b = points[hit.part], points[hit.part + 1]

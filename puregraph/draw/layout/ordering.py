@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from puregraph.core.errors import PuregraphError
 from puregraph.draw.layout.clearance import cleared
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from types import ModuleType
 
 USUAL: tuple[dict[str, Any], ...] = ({},)
 CAREFUL: tuple[dict[str, Any], ...] = tuple(
@@ -38,7 +42,7 @@ UNPARTED = {
 }
 
 
-def engine() -> Any:
+def engine() -> ModuleType:
     """The layout library.
 
     Raises    PuregraphError with what to install, where it is not
@@ -62,7 +66,7 @@ class Effort(NamedTuple):
     layout: Any = None
 
 
-def effortFor(request: dict[str, Any], options: dict[str, Any], boxes: int) -> Effort:
+def effortFor(request: dict[str, Any], options: Mapping[str, object], boxes: int) -> Effort:
     """Choose the effort: high if few lines cross, low if thousands do, where minutes would change little.
 
     The choice depends on counts, never on a clock, so that a graph has the same picture on any machine.
@@ -83,7 +87,7 @@ def effortFor(request: dict[str, Any], options: dict[str, Any], boxes: int) -> E
 
 
 def fewestCrossings(
-    request: dict[str, Any], options: dict[str, Any], orders: Sequence[dict[str, Any]]
+    request: dict[str, Any], options: Mapping[str, object], orders: Sequence[dict[str, Any]]
 ) -> tuple[Any, dict[str, Any]]:
     """Return the layout with the fewest crossings, or the narrowest of equals, and its order."""
     candidates = []
@@ -98,7 +102,7 @@ def fewestCrossings(
     return min(candidates, key=lambda candidate: candidate[:2])[2:]
 
 
-def laidOut(request: dict[str, Any], options: dict[str, Any]) -> Any:
+def laidOut(request: dict[str, Any], options: Mapping[str, object]) -> Any:
     """Return a layout whose lines avoid boxes. If there is no room for a line, other random starts are tried."""
     candidates: list[tuple[int, int, Any]] = []
     starts = max(1, min(STARTS, 1000 // (1 + len(request["nodes"]))))

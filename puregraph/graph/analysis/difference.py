@@ -6,7 +6,7 @@ import inspect
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable
 from functools import cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -14,6 +14,11 @@ from puregraph.core import device
 from puregraph.core.errors import PuregraphError, plural, printable, show
 from puregraph.graph.graph import Graph
 from puregraph.graph.steps import inputNames
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from puregraph.graph.module import Module
 
 CHUNK = 1 << 20  # elements that are compared at a time
 
@@ -110,7 +115,7 @@ class ModelDifference(NamedTuple):
         counts += [f"{len(self.onlyFirst)} only in {first}", f"{len(self.onlySecond)} only in {second}"]
         return "\n".join(printable(line) for line in [*lines, ", ".join(counts)])
 
-    def json(self) -> dict[str, Any]:
+    def json(self) -> dict[str, object]:
         """The differences as plain data."""
         changed = [
             {
@@ -229,7 +234,7 @@ def declaredShapes(graph: Graph) -> list[Any]:
     return [] if None in shapes else shapes
 
 
-def comparedNodes(graph: Graph, shapes: list[Any] | None = None) -> list[ComparedNode]:
+def comparedNodes(graph: Graph, shapes: Sequence[object] | None = None) -> list[ComparedNode]:
     """The nodes of a graph, its inputs and outputs, with shapes and dtypes of outputs at the shapes of its inputs."""
     rows = inferredRows(graph, shapes) if shapes else {}
     steps = graph.steps()
@@ -253,7 +258,7 @@ def comparedNodes(graph: Graph, shapes: list[Any] | None = None) -> list[Compare
     return [*nodes, ComparedNode("outputs of the graph", "outputs", {}, {}, reads)]
 
 
-def settings(module: Any, texts: dict[Any, str]) -> str:
+def settings(module: Module, texts: dict[Any, str]) -> str:
     """A module's class and arguments, with defaults and without its name. `texts` has those of modules before it."""
     kind: Any = type(module)
     args, kwargs = module.initArgs[0], {name: v for name, v in module.initArgs[1].items() if name != "name"}
@@ -281,7 +286,7 @@ def comparedArray(stored: Any) -> ComparedArray:
 
 
 @cache
-def nameOf(dtype: Any) -> str:
+def nameOf(dtype: np.dtype) -> str:
     """The name of a dtype, which numpy takes long to make."""
     return str(dtype.name)
 
@@ -296,7 +301,7 @@ def weightsOf(graph: Graph) -> dict[str, ComparedArray]:
     return {path: comparedArray(value) for path, value in {**graph.params, **graph.states}.items()}
 
 
-def inferredRows(graph: Graph, shapes: list[Any]) -> dict[str, dict[str, str]]:
+def inferredRows(graph: Graph, shapes: Sequence[object]) -> dict[str, dict[str, str]]:
     """The shapes and dtypes of the outputs of each node; none if the inputs do not fit."""
     try:
         rows = graph.infer(*shapes).rows

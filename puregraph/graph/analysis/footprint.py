@@ -52,7 +52,7 @@ class Footprint:
     Raises    GraphError for an object that is no Graph; ShapeError for an invalid shape
     """
 
-    _repr_html_: Any = Late("puregraph.draw.notebook", "footprintHtml")
+    _repr_html_ = Late("puregraph.draw.notebook", "footprintHtml")
     __str__: Any = Late("puregraph.graph.analysis.summary", "render")
 
     def __init__(self, graph: Graph, *shapes: Any):

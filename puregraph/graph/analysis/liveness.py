@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, cast
 
 from puregraph.core.dim import Size
 from puregraph.core.shape import bind
@@ -50,7 +50,7 @@ class Liveness:
         """The bytes of every buffer, with numbers for symbols."""
         texts = {size for size in self.sizes.values() if isinstance(size, str)}
         numbers: dict[Size, Any] = {text: bind((text,), symbols, complete=True)[0] for text in texts}
-        return {n: numbers[size] if size in numbers else size for n, size in self.sizes.items()}
+        return {n: numbers[size] if size in numbers else cast(int, size) for n, size in self.sizes.items()}
 
     def kept(self, symbols: dict[str, int]) -> int:
         return sum(size for n, size in self.bound(symbols).items() if self.first[n] < self.middle < self.last[n])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from puregraph.core.arguments import Count, takes
 from puregraph.core.errors import ArgumentError, show
@@ -14,6 +14,9 @@ from puregraph.graph.analysis.footprint import Footprint
 from puregraph.graph.analysis.stagecuts import StageCuts
 from puregraph.graph.analysis.summary import bytesText, countText
 from puregraph.graph.graphsegment import Crossings, GraphSegment, segmentFrom
+
+if TYPE_CHECKING:
+    from puregraph.core.protocols import AnyArray
 
 
 class StageLine(NamedTuple):
@@ -49,14 +52,14 @@ class Stages(Sequence[Graph]):
     def __len__(self) -> int:
         return len(self.graphs)
 
-    def __call__(self, *data: Any) -> Any:
+    def __call__(self, *data: Any) -> list[AnyArray]:
         """Run all stages on the inputs of the first: arrays, or one list of them."""
         values: Any = list(data[0]) if len(data) == 1 and isinstance(data[0], (list, tuple)) else list(data)
         for graph in self.graphs:
             values = graph(values if isinstance(values, list) else [values])
         return values
 
-    def backward(self, grad: Any = None, updGrad: bool = True) -> Any:
+    def backward(self, grad: Sequence[AnyArray] | None = None, updGrad: bool = True) -> Any:
         """Back-propagate through the last pass, from the last stage to the first: the gradient of the inputs.
 
         That of each parameter is then in its `grad`, as after `net.backward`.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from puregraph.core.arguments import Positive, optional, takes
 from puregraph.core.dim import Size
@@ -13,6 +13,10 @@ from puregraph.core.late import Late
 from puregraph.core.shape import bind
 from puregraph.graph import Graph, Input
 from puregraph.graph.analysis.footprint import Footprint, FootprintLine
+
+if TYPE_CHECKING:
+    from puregraph.core.shape import Shape
+    from puregraph.graph.module import Module
 
 BATCHES = (1, 32, 256)  # what the totals are shown for where the batch is a symbol
 EVALUATES = "In evalMode, as after training. After net.trainMode() this reports the memory of a training step."
@@ -28,7 +32,7 @@ class SummaryText(str):
 
     __slots__ = ()
 
-    _repr_html_: Any = Late("puregraph.draw.escape", "preformatted")
+    _repr_html_ = Late("puregraph.draw.escape", "preformatted")
 
 
 class StyledText(NamedTuple):
@@ -129,7 +133,7 @@ def dtypesOf(line: FootprintLine, footprint: Footprint) -> str:
     return "" if set(names) <= {str(footprint.dtype)} else f" {', '.join(names)}"
 
 
-def brief(module: Any) -> str:
+def brief(module: Module) -> str:
     """A module in the space of a cell."""
     return cut(module.brief(), 50)
 
@@ -218,7 +222,7 @@ def at(size: Size, sizes: dict[str, int]) -> Size:
     return bind((size,), sizes)[0]
 
 
-def several(shapes: list[Any]) -> str:
+def several(shapes: list[Shape]) -> str:
     """Shapes separated by commas, equal ones as `2 x (3, 4)`."""
     if len(shapes) > 1 and all(s == shapes[0] for s in shapes):
         return f"{len(shapes)} x {show(shapes[0])}"

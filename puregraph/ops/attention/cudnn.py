@@ -15,7 +15,7 @@ Source    Dao 2023, FlashAttention-2, arXiv:2307.08691; dropout: Srivastava et a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -32,6 +32,11 @@ from puregraph.ops.cuda.libraries.cudnn import (
 )
 from puregraph.ops.cuda.libraries.librarycall import pointers
 from puregraph.ops.cuda.libraries.tensorview import flat, load, pick, save
+
+if TYPE_CHECKING:
+    from types import NotImplementedType
+
+    from puregraph.core.protocols import AnyArray, Strided
 
 NUMBER = Tensor((1, 1, 1, 1), (1, 1, 1, 1))
 WIDTH = 8  # divides the features of a key, and of a value
@@ -117,7 +122,7 @@ class AttentionTask(NamedTuple):
         for view, result, (_, kind) in zip(views[-len(writes) :], results, writes):
             save(view, result, kind)
 
-    def forward(self, q: Any, k: Any, v: Any, *rest: Any) -> tuple[Any, Any]:
+    def forward(self, q: AnyArray, k: AnyArray, v: AnyArray, *rest: object) -> tuple[Any, Any]:
         """y and lse."""
         bias, random = self.divided(rest)
         k, v = self.shared(k), self.shared(v)
@@ -141,11 +146,11 @@ class AttentionTask(NamedTuple):
         """Keys or values, repeated for each head of q."""
         return np.repeat(x, self.q.shape[1] // x.shape[1], axis=1)
 
-    def divided(self, operands: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
+    def divided(self, operands: tuple[object, ...]) -> tuple[Any, tuple[Any, ...]]:
         """The bias, or 0, and the inputs of dropout."""
         return (np.float32(0), operands) if self.bias is None else (operands[0], operands[1:])
 
-    def scores(self, q: Any, k: Any, bias: Any) -> Any:
+    def scores(self, q: AnyArray, k: AnyArray, bias: AnyArray | None) -> AnyArray:
         """scale q k' + bias, -inf where hidden."""
         scores = q @ k.swapaxes(-1, -2) * np.float32(self.scale) + bias
         return np.where(np.tri(*scores.shape[-2:]) > 0, scores, -np.inf) if self.causal else scores
@@ -160,17 +165,17 @@ class AttentionTask(NamedTuple):
 
 
 def attend(
-    outs: Sequence[Any],
-    q: Any,
-    k: Any,
-    v: Any,
+    outs: Sequence[object],
+    q: Strided,
+    k: Strided,
+    v: Strided,
     causal: bool,
     scale: float,
     dropout: float = 0.0,
-    random: Sequence[Any] = (),
+    random: Sequence[object] = (),
     tf32: bool = False,
-    bias: Any = None,
-) -> Any:
+    bias: Strided | None = None,
+) -> CudnnCall | NotImplementedType:
     """outs = y and lse; NotImplemented where cuDNN has no plan for it.
 
     Slots are q, k, v, the bias, if there is one, then, with dropout, the seed and the offset, int64 of one element
@@ -190,17 +195,17 @@ def attendGrad(
     grad: Any,
     q: Any,
     k: Any,
-    v: Any,
-    y: Any,
-    lse: Any,
+    v: Strided,
+    y: Strided,
+    lse: Strided,
     causal: bool,
     scale: float,
     dropout: float = 0.0,
-    random: Sequence[Any] = (),
+    random: Sequence[object] = (),
     tf32: bool = False,
     repeats: bool | None = None,
-    bias: Any = None,
-) -> Any:
+    bias: Any | None = None,
+) -> CudnnCall | NotImplementedType:
     """outs = the gradients of q, k and v; NotImplemented where cuDNN has no plan for it.
 
     Slots are grad, q, k, v, y, lse, the bias, then, with dropout, the seed and the offset; then the gradients.
@@ -226,7 +231,7 @@ def backwardBytes(n: int, h: int, t: int, d: int, s: int, *, isDeterministic: bo
     return n * h * (sums * d + t) * 4 + 256
 
 
-def callOf(task: AttentionTask, *arrays: Any) -> Any:
+def callOf(task: AttentionTask, *arrays: Any) -> CudnnCall | NotImplementedType:
     """A task with its arrays, if there is a plan for it."""
     return CudnnCall(task, pointers(*arrays)) if areAligned(*arrays) and isPlanned(task) else NotImplemented
 
@@ -239,12 +244,12 @@ def taskOf(what: str, q: Any, k: Any, v: Any, y: Any, lse: Any, *rest: Any) -> A
     return AttentionTask(what, kind, q, k, v, y, tensor(lse, byRows), float(scale), bool(causal), float(dropout))
 
 
-def present(bias: Any) -> tuple[Any, ...]:
+def present(bias: Strided | None) -> tuple[Strided, ...]:
     """The bias, if there is one."""
     return () if bias is None else (bias,)
 
 
-def biasOf(bias: Any, q: Any, k: Any) -> Tensor | None:
+def biasOf(bias: Strided | None, q: Strided, k: Strided) -> Tensor | None:
     """The bias as a cuDNN tensor: all queries and keys; one or all samples; one or all heads."""
     if bias is None:
         return None
@@ -260,7 +265,7 @@ def byRows(shape: Sequence[int]) -> tuple[int, ...]:
     return dense(shape, range(len(shape)))
 
 
-def heads(x: Any) -> Tensor:
+def heads(x: Strided) -> Tensor:
     """Heads as a cuDNN tensor; if the layout is free, the heads of a query are contiguous."""
     return tensor(x, lambda shape: dense(shape, (0, 2, 1, 3)))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -10,10 +10,22 @@ from puregraph.ops.attention.reference import attendGrad
 from puregraph.ops.operation import op
 from puregraph.ops.reduction.reference import unbroadcast
 
+if TYPE_CHECKING:
+    from puregraph.core.protocols import AnyArray
+
 
 @op(attendGrad).decompose
 def gradients(
-    grad: Any, q: Any, k: Any, v: Any, mask: Any, lse: Any, rest: Any, causal: bool, scale: float, ofMask: bool = False
+    grad: AnyArray,
+    q: AnyArray,
+    k: AnyArray,
+    v: AnyArray,
+    mask: AnyArray,
+    lse: AnyArray,
+    rest: Any,
+    causal: bool,
+    scale: float,
+    ofMask: bool = False,
 ) -> Any:
     """dmask = p (grad v' - rest), p = exp(scale q k' + mask - lse)"""
     if not ofMask or q.size * v.size == 0:
@@ -22,7 +34,7 @@ def gradients(
     n, h, t, _ = q.shape
     heads, s = k.shape[1], k.shape[2]
 
-    def meet(rows: Any, others: Any) -> Any:
+    def meet(rows: AnyArray, others: AnyArray) -> AnyArray:
         """Products of query rows with the keys of their head; consecutive query heads may share a key head."""
         rows = rows.reshape(n, heads, h // heads * t, rows.shape[3])
         return (rows @ others.swapaxes(-1, -2)).reshape(n, h, t, s)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from puregraph.ops.attention import native as attention
 from puregraph.ops.attention.native import AttentionSizes, Heads, Mask
@@ -21,6 +21,8 @@ from puregraph.ops.native.llvm.kernelcall import KernelCall
 from puregraph.ops.operation import op
 
 if TYPE_CHECKING:
+    from typing import Any
+
     from puregraph.compile.lower.workspace import LoweringWorkspace
 
 
@@ -36,7 +38,7 @@ def sizesOf(q: Value, k: Value, v: Value) -> AttentionSizes:
     return AttentionSizes(n, h, k.shape[1], t, k.shape[2], d, v.shape[3])
 
 
-def maskOf(mask: Any, q: Value, k: Value) -> Any:
+def maskOf(mask: Value, q: Value, k: Value) -> Any:
     """The mask as a native operand, None if there is none; False if native code cannot read it."""
     if mask is None:
         return None

@@ -10,7 +10,7 @@ Source    Dao 2023, FlashAttention-2, arXiv:2307.08691, algorithms 1 and 2
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from puregraph.ops.native.llvm.instructions import IRPointer, IRType, IRValue, IRVariable
 from puregraph.ops.native.llvm.irbuilder import IRBuilder
@@ -18,6 +18,10 @@ from puregraph.ops.native.llvm.kernelcall import KernelCall
 from puregraph.ops.native.llvm.registertranspose import transposed
 from puregraph.ops.native.math.explog import expBelow, log
 from puregraph.ops.product.native.broadcastfma import BroadcastRows, BroadcastTile, broadcastFma, tileFor
+
+if TYPE_CHECKING:
+    from puregraph.core.protocols import Strided
+    from puregraph.ops.ir.value import Value
 
 FLOOR = -1e30  # a score below this counts as masked
 HIDDEN = float("-inf")
@@ -56,7 +60,7 @@ def attend(
     k: Heads,
     v: Heads,
     y: Heads,
-    lse: Any,
+    lse: Value,
     sizes: AttentionSizes,
     causal: bool,
     scale: float,
@@ -76,8 +80,8 @@ def attendGrad(
     q: Heads,
     k: Heads,
     v: Heads,
-    lse: Any,
-    delta: Any,
+    lse: Strided,
+    delta: Strided,
     dq: Heads,
     dk: Heads,
     dv: Heads,
@@ -168,7 +172,7 @@ class AttentionWriter:
         """The first columns of the vectors of a tile."""
         return [u * self.lanes for u in range(self.tile.vectors)]
 
-    def loadAll(self, address: IRPointer, index: Any) -> list[IRValue]:
+    def loadAll(self, address: IRPointer, index: IRValue | int) -> list[IRValue]:
         at = address.at(index)
         return [at.load(u, self.lanes) for u in self.across()]
 
@@ -178,7 +182,7 @@ class AttentionWriter:
         """scratch[c, i] = scale row i [c]: rows transposed into scratch memory; the last row repeats."""
         code, lanes = self.code, self.lanes
 
-        def block(u: IRValue, c: Any, count: int) -> None:
+        def block(u: IRValue, c: IRValue | int, count: int) -> None:
             mask = None if count == lanes else code.mask(count, lanes)
             taken = [rows.at(code.min(u + i, live - 1)).at(c).load(0, lanes, mask) for i in range(lanes)]
             for i, column in enumerate(transposed(code, taken)[:count]):
@@ -193,7 +197,7 @@ class AttentionWriter:
         """Row i [c] = factor i scratch[c, i]: transposed back to rows."""
         code, lanes = self.code, self.lanes
 
-        def block(u: IRValue, c: Any, count: int) -> None:
+        def block(u: IRValue, c: IRValue | int, count: int) -> None:
             taken = [scratch.load((c + i) * self.columns + u, lanes) for i in range(count)]
             if factors is not None:
                 factor = factors.load(u, lanes)
@@ -215,7 +219,7 @@ class AttentionWriter:
         if left:
             body(self.code.i64(width - left), left)
 
-    def tiles(self, count: Any, body: Callable[[IRValue, int], None]) -> None:
+    def tiles(self, count: IRValue | int, body: Callable[[IRValue, int], None]) -> None:
         """A range in register tiles of rows. The last may go beyond; it is smaller where the count is constant."""
         rows = self.tile.rows
         left = count % rows if isinstance(count, int) else 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,8 +11,13 @@ from puregraph.ops.attention.reference import FLOOR, attend, attendGrad
 from puregraph.ops.operation import op
 from puregraph.ops.reduction.reference import unbroadcast
 
+if TYPE_CHECKING:
+    from typing import Any
 
-def scoresOf(q: Any, k: Any, mask: Any, causal: bool, scale: float) -> Any:
+    from puregraph.core.protocols import AnyArray
+
+
+def scoresOf(q: AnyArray, k: AnyArray, mask: AnyArray, causal: bool, scale: float) -> AnyArray:
     """scale q k' + mask, FLOOR where a key is hidden; heads that share keys are rows of one."""
     t, s = q.shape[2], k.shape[2]
     scores = meet(q, k) * q.dtype.type(scale)
@@ -26,20 +31,22 @@ def scoresOf(q: Any, k: Any, mask: Any, causal: bool, scale: float) -> Any:
     return scores
 
 
-def meet(rows: Any, others: Any) -> Any:
+def meet(rows: AnyArray, others: AnyArray) -> AnyArray:
     """Products of rows with the rows of their head."""
     (n, h, t, d), heads, s = rows.shape, others.shape[1], others.shape[2]
     return (rows.reshape(n, heads, h // heads * t, d) @ others.swapaxes(-1, -2)).reshape(n, h, t, s)
 
 
-def gathered(weights: Any, values: Any) -> Any:
+def gathered(weights: AnyArray, values: AnyArray) -> AnyArray:
     """Sums of the values of a head with these weights."""
     (n, h, t, s), heads, e = weights.shape, values.shape[1], values.shape[3]
     return (weights.reshape(n, heads, h // heads * t, s) @ values).reshape(n, h, t, e)
 
 
 @op(attend).words
-def attention(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float) -> Any:
+def attention(
+    q: AnyArray, k: AnyArray, v: AnyArray, mask: AnyArray, causal: bool, scale: float
+) -> tuple[AnyArray, ...]:
     """All scores at once."""
     scores = scoresOf(q, k, mask, causal, scale)
     top = np.maximum(scores.max(axis=-1, keepdims=True), q.dtype.type(FLOOR))
@@ -51,8 +58,17 @@ def attention(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float) -> 
 
 @op(attendGrad).words
 def attentionBack(
-    grad: Any, q: Any, k: Any, v: Any, mask: Any, lse: Any, rest: Any, causal: bool, scale: float, ofMask: bool = False
-) -> Any:
+    grad: AnyArray,
+    q: AnyArray,
+    k: AnyArray,
+    v: AnyArray,
+    mask: AnyArray,
+    lse: AnyArray,
+    rest: Any,
+    causal: bool,
+    scale: float,
+    ofMask: bool = False,
+) -> tuple[AnyArray, ...]:
     """All scores at once."""
     (n, h, t, d), (_, heads, s, _), e = q.shape, k.shape, v.shape[3]
     p = np.exp(scoresOf(q, k, mask, causal, scale) - lse)

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from itertools import product
 from math import prod
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -23,6 +23,12 @@ from puregraph.ops.cuda.libraries.cudnn import CudnnCall, GraphDraft, Tensor, ar
 from puregraph.ops.cuda.libraries.librarycall import pointers
 from puregraph.ops.cuda.libraries.tensorview import flat, load, pick, save
 from puregraph.ops.special.error import erf
+
+if TYPE_CHECKING:
+    from types import NotImplementedType
+
+    from puregraph.core.protocols import Strided
+    from puregraph.ops.product.cuda.librarygemm import Product
 
 RANKS = (1, 2, 3)
 ROOM = 256 << 20  # bytes of workspace
@@ -188,18 +194,18 @@ def flatPositions(x: np.ndarray) -> np.ndarray:
 
 
 def convolve(
-    out: Any,
-    x: Any,
-    W: Any,
-    stride: Any,
-    pad: Any,
-    dilation: Any,
+    out: Strided,
+    x: Strided,
+    W: Strided,
+    stride: Sequence[int],
+    pad: Sequence[Sequence[int]],
+    dilation: Sequence[int],
     groups: int,
-    bias: Any = None,
+    bias: Strided | None = None,
     activation: str = "",
-    residual: Any = None,
+    residual: Strided | None = None,
     tf32: bool = False,
-) -> Any:
+) -> CudnnCall | Product | NotImplementedType:
     """out = activation(convolve(x, W) + bias + residual); NotImplemented where there is no plan for it.
 
     Slots are x, W, bias, residual, out.
@@ -224,8 +230,16 @@ def convolve(
 
 
 def convolveData(
-    out: Any, grad: Any, W: Any, shape: Any, stride: Any, pad: Any, dilation: Any, groups: int, tf32: bool = False
-) -> Any:
+    out: Strided,
+    grad: Strided,
+    W: Strided,
+    shape: Sequence[int],
+    stride: Sequence[int],
+    pad: Sequence[Sequence[int]],
+    dilation: Sequence[int],
+    groups: int,
+    tf32: bool = False,
+) -> CudnnCall | Product | NotImplementedType:
     """out = the gradient of x, which has the given shape; NotImplemented where there is no plan for it.
 
     Slots are grad, W, out.
@@ -238,7 +252,15 @@ def convolveData(
 
 
 def convolveWeight(
-    out: Any, grad: Any, x: Any, size: Any, stride: Any, pad: Any, dilation: Any, groups: int, tf32: bool = False
+    out: Strided,
+    grad: Strided,
+    x: Strided,
+    size: Sequence[int],
+    stride: Sequence[int],
+    pad: Sequence[Sequence[int]],
+    dilation: Sequence[int],
+    groups: int,
+    tf32: bool = False,
 ) -> Any:
     """out = the gradient of W; NotImplemented where there is no plan for it.
 
@@ -251,13 +273,22 @@ def convolveWeight(
     return callOf(task, groups, grad, x, out) if call is NotImplemented else call
 
 
-def areSupported(*arrays: Any) -> bool:
+def areSupported(*arrays: Strided) -> bool:
     """True if all arrays have one dtype that cuDNN supports, and the first has one to three spatial axes."""
     isOne = all(isPlain(x) and x.dtype.name == arrays[0].dtype.name for x in arrays)
     return isOne and len(arrays[0].shape) - 2 in RANKS
 
 
-def taskOf(what: str, x: Any, W: Any, y: Any, stride: Any, pad: Any, dilation: Any, tf32: bool) -> ConvolutionTask:
+def taskOf(
+    what: str,
+    x: Strided,
+    W: Strided,
+    y: Strided,
+    stride: Sequence[int],
+    pad: Sequence[Sequence[int]],
+    dilation: Sequence[int],
+    tf32: bool,
+) -> ConvolutionTask:
     """The task of a call, without an epilogue."""
     rank = len(x.shape) - 2
     kind = "tf32" if tf32 and x.dtype.name == "float32" else x.dtype.name
@@ -267,7 +298,7 @@ def taskOf(what: str, x: Any, W: Any, y: Any, stride: Any, pad: Any, dilation: A
     return ConvolutionTask(what, kind, tensor(x), tensor(W), tensor(y), *lay, repeats=repeats)
 
 
-def callOf(task: ConvolutionTask, groups: int, *arrays: Any) -> Any:
+def callOf(task: ConvolutionTask, groups: int, *arrays: Any) -> CudnnCall | NotImplementedType:
     """A task with its arrays, if there is a plan for it."""
     if task.groups != groups or not areAligned(*arrays) or not isPlanned(task):
         return NotImplemented

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,6 +12,11 @@ from puregraph.ops.convolution.reference import convolve, convolveData, convolve
 from puregraph.ops.convolution.windowgeometry import Window, unpadded, window
 from puregraph.ops.ir.strides import along
 from puregraph.ops.operation import op
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from puregraph.core.protocols import AnyArray
 
 MOST = 3  # most axes of native windows
 
@@ -27,7 +32,7 @@ def tapIndices(first: Window) -> list[Any]:
     return [along(2, *first.tapIndex(tap)[1:]) for tap in first.taps]
 
 
-def overFirst(x: Any, do: Callable[..., Any], *options: Any) -> Any:
+def overFirst(x: Any, do: Callable[..., Any], *options: Any) -> AnyArray:
     """Apply a function of feature maps, with its options, at each position along their first axis.
 
     Shapes    x (n, c, first, *others)
@@ -37,14 +42,14 @@ def overFirst(x: Any, do: Callable[..., Any], *options: Any) -> Any:
     return np.moveaxis(y.reshape(n, first, *y.shape[1:]), 1, 2)
 
 
-def alongFirst(x: Any, do: Callable[..., Any], *options: Any) -> Any:
+def alongFirst(x: Any, do: Callable[..., Any], *options: Any) -> AnyArray:
     """Apply a function of one-axis feature maps, with its options, along the first of several axes."""
     n, c, first, *others = x.shape
     y = do(np.moveaxis(x, 2, -1).reshape(n, c * prod(others), first), *options)
     return np.moveaxis(y.reshape(n, c, *others, y.shape[2]), -1, 2)
 
 
-def padded(x: Any, first: Window) -> Any:
+def padded(x: AnyArray, first: Window) -> AnyArray:
     """Feature maps padded with zeros along their first axis."""
     (pad,) = first.pad
     if min(pad) < 0:
@@ -54,7 +59,14 @@ def padded(x: Any, first: Window) -> Any:
 
 
 @op(convolve).decompose
-def convolved(x: Any, W: Any, stride: Any, pad: Any, dilation: Any, groups: int) -> Any:
+def convolved(
+    x: AnyArray,
+    W: AnyArray,
+    stride: Sequence[int],
+    pad: Sequence[Sequence[int]],
+    dilation: Sequence[int] | None,
+    groups: int,
+) -> AnyArray | None:
     """Convolution: the sum over the taps of the first axis."""
     if x.ndim - 2 <= MOST:
         return NotImplemented
@@ -67,7 +79,15 @@ def convolved(x: Any, W: Any, stride: Any, pad: Any, dilation: Any, groups: int)
 
 
 @op(convolveData).decompose
-def convolvedData(grad: Any, W: Any, shape: Any, stride: Any, pad: Any, dilation: Any, groups: int) -> Any:
+def convolvedData(
+    grad: AnyArray,
+    W: AnyArray,
+    shape: Sequence[int],
+    stride: Sequence[int],
+    pad: Sequence[Sequence[int]],
+    dilation: Sequence[int],
+    groups: int,
+) -> AnyArray:
     """The data gradient: add the gradient of each tap of the first axis."""
     if len(shape) - 2 <= MOST:
         return NotImplemented
@@ -82,7 +102,15 @@ def convolvedData(grad: Any, W: Any, shape: Any, stride: Any, pad: Any, dilation
 
 
 @op(convolveWeight).decompose
-def convolvedWeight(grad: Any, x: Any, size: Any, stride: Any, pad: Any, dilation: Any, groups: int) -> Any:
+def convolvedWeight(
+    grad: Any,
+    x: AnyArray,
+    size: tuple[int, ...],
+    stride: Sequence[int],
+    pad: Sequence[Sequence[int]],
+    dilation: Sequence[int],
+    groups: int,
+) -> AnyArray:
     """The weight gradient, computed for each tap of the first axis."""
     if x.ndim - 2 <= MOST:
         return NotImplemented

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from puregraph.ops.convolution.channels import channelTiling, toChannelsLast
 from puregraph.ops.convolution.native import convolution
@@ -15,6 +15,8 @@ from puregraph.ops.operation import op
 
 if TYPE_CHECKING:
     from puregraph.compile.lower.workspace import LoweringWorkspace
+    from puregraph.ops.ir.value import Value
+    from puregraph.ops.native.llvm.kernelcall import EpilogueSpec
 
 
 def convolutionTiling(call: Call) -> OutputTiling | None:
@@ -23,7 +25,7 @@ def convolutionTiling(call: Call) -> OutputTiling | None:
 
 
 @op(convolve).lower
-def lowerConvolve(call: Call, epilogue: Any, workspace: LoweringWorkspace) -> list[KernelCall] | None:
+def lowerConvolve(call: Call, epilogue: EpilogueSpec, workspace: LoweringWorkspace) -> list[KernelCall] | None:
     """y = x * W: filters packed, feature maps channels last, with an epilogue."""
     x, W, stride, pad, dilation, groups = call.arguments
     g = geometry(x.shape, W.shape, stride, pad, dilation, groups)
@@ -36,7 +38,7 @@ def lowerConvolve(call: Call, epilogue: Any, workspace: LoweringWorkspace) -> li
 
 
 @op(convolveData).lower
-def lowerConvolveData(call: Call, epilogue: Any, workspace: LoweringWorkspace) -> list[KernelCall] | None:
+def lowerConvolveData(call: Call, epilogue: EpilogueSpec, workspace: LoweringWorkspace) -> list[KernelCall] | None:
     """dx of y = x * W: every pixel of x gathers the gradients of the windows that contain it."""
     grad, W, shape, stride, pad, dilation, groups = call.arguments
     g = geometry(shape, W.shape, stride, pad, dilation, groups)
@@ -45,7 +47,7 @@ def lowerConvolveData(call: Call, epilogue: Any, workspace: LoweringWorkspace) -
 
 
 def inChunks(
-    W: Any, filters: convolution.Filters, workspace: LoweringWorkspace, x: Any, epilogue: Any, pixel: int
+    W: Value, filters: convolution.Filters, workspace: LoweringWorkspace, x: Value, epilogue: EpilogueSpec, pixel: int
 ) -> list[KernelCall]:
     """The calls that pack a weight, then those that use it; in chunks if it is large and packed for a single use."""
     if filters.chunks == 1 or workspace.keeps(W):

@@ -10,7 +10,10 @@ from puregraph.ops.ir.value import Call
 from puregraph.ops.operation import op
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from puregraph.onnx.rules.rulewriter import RuleWriter
+    from puregraph.ops.ir.value import Value
 
 
 def flatPads(win: Window) -> list[int]:
@@ -42,7 +45,7 @@ def convolutionData(writer: RuleWriter, call: Call) -> str:
 
 
 def transposedConvolution(
-    writer: RuleWriter, call: Call, grad: str, W: Any, shape: Any, geometry: Any, groups: int
+    writer: RuleWriter, call: Call, grad: str, W: Value, shape: Sequence[int], geometry: Any, groups: int
 ) -> str:
     """The full transposed convolution, cut to the positions of the input or continued with zeros."""
     win = window(shape[2:], W.shape[2:], *geometry)

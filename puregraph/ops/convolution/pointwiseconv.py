@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from puregraph.ops.product.cuda.librarygemm import product
+
+if TYPE_CHECKING:
+    from types import NotImplementedType
+
+    from puregraph.core.protocols import Strided
+    from puregraph.ops.product.cuda.librarygemm import Product
 
 ACTIVATIONS = {"": None, "relu": "relu", "geluTanh": "gelu"}  # that a product may have as its epilogue
 
@@ -15,7 +21,7 @@ class Alias:
 
     __slots__ = ("array", "dtype", "shape", "size", "strides")
 
-    def __init__(self, array: Any, shape: Sequence[int], strides: Sequence[int]) -> None:
+    def __init__(self, array: Strided, shape: Sequence[int], strides: Sequence[int]) -> None:
         self.array, self.dtype, self.size = array, array.dtype, array.size
         self.shape, self.strides = tuple(shape), tuple(strides)
 
@@ -28,12 +34,12 @@ def forward(out: Any, x: Any, W: Any, bias: Any, activation: str, tf32: bool) ->
     return unwrapped(product(channelsLast(out), channelsLast(x), matrix(W, isTransposed=True), **how))
 
 
-def data(out: Any, grad: Any, W: Any, tf32: bool) -> Any:
+def data(out: Strided, grad: Strided, W: Strided, tf32: bool) -> Product | NotImplementedType:
     """out[n, c, a] = sum over o of W[o, c] grad[n, o, a]"""
     return unwrapped(product(channelsLast(out), channelsLast(grad), matrix(W), tf32=tf32))
 
 
-def weight(out: Any, grad: Any, x: Any, tf32: bool) -> Any:
+def weight(out: Strided, grad: Strided, x: Strided, tf32: bool) -> Product | NotImplementedType:
     """out[o, c] = sum over n, a of grad[n, o, a] x[n, c, a]; NotImplemented where positions are not evenly strided."""
     left, right = positionRows(grad), positionRows(x)
     if left is None or right is None:
@@ -42,14 +48,14 @@ def weight(out: Any, grad: Any, x: Any, tf32: bool) -> Any:
     return unwrapped(product(matrix(out), transposed, right, tf32=tf32))
 
 
-def channelsLast(x: Any) -> Alias:
+def channelsLast(x: Strided) -> Alias:
     """An array (n, c, *spatial) as (n, *spatial, c)."""
     n, c, *spatial = range(len(x.shape))
     order = (n, *spatial, c)
     return Alias(x, [x.shape[i] for i in order], [x.strides[i] for i in order])
 
 
-def positionRows(x: Any) -> Alias | None:
+def positionRows(x: Strided) -> Alias | None:
     """An array (n, c, *spatial) as (positions, c); None if positions are not evenly strided."""
     last = channelsLast(x)
     count, step = 1, 0
@@ -61,7 +67,7 @@ def positionRows(x: Any) -> Alias | None:
     return Alias(x, (count, last.shape[-1]), (step, last.strides[-1]))
 
 
-def matrix(W: Any, isTransposed: bool = False) -> Alias:
+def matrix(W: Strided, isTransposed: bool = False) -> Alias:
     """A weight (o, c, 1, ...) as (o, c), or as (c, o)."""
     turn = -1 if isTransposed else 1
     return Alias(W, W.shape[:2][::turn], W.strides[:2][::turn])

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import product
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 def perAxis(value: Any, rank: int) -> tuple[int, ...]:
@@ -63,14 +66,20 @@ class Window(NamedTuple):
         )
 
 
-def window(spatial: Any, size: Any, stride: Any, pad: Any, dilation: Any = 1) -> Window:
+def window(
+    spatial: Any,
+    size: int | Sequence[int],
+    stride: Sequence[int],
+    pad: Sequence[Sequence[int]],
+    dilation: Any = 1,
+) -> Window:
     """The Window of integers that may be given once for all axes, or for each."""
     rank = len(spatial)
     geometry = perAxis(size, rank), perAxis(stride, rank), pairs(pad, rank), perAxis(dilation, rank)
     return Window(tuple(spatial), *geometry)
 
 
-def padded(x: np.ndarray, pad: Any, value: float = 0) -> np.ndarray:
+def padded(x: np.ndarray, pad: Sequence[Sequence[int]], value: float = 0) -> np.ndarray:
     """x with `value` around its last axes; a negative side is cut off; x itself where there is nothing to do.
 
     Shapes    x (..., *spatial) -> (..., *(before + length + after))

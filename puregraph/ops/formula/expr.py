@@ -51,7 +51,7 @@ def term(op: str, *args: Term) -> Term:
     return _pooled(op, args, None)
 
 
-def _pooled(op: str, args: tuple[Term, ...], value: Any) -> Term:
+def _pooled(op: str, args: tuple[Term, ...], value: object) -> Term:
     key = (op, args, repr(value))  # repr: 2, 2.0 and -0.0 are different texts
     # as `POOL.get`, but faster: formulas consist of very many terms
     known = POOL.data.get(key)  # type: ignore[attr-defined]

@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from numbers import Integral, Real
-from typing import Any, Union
+from typing import TYPE_CHECKING, Any, Union
 
 from puregraph.core.base.cachedproperty import CachedProperty
 from puregraph.core.errors import FormulaError
@@ -25,6 +25,9 @@ from puregraph.ops.formula.cwords import asVariable
 from puregraph.ops.formula.expr import REMEMBERED, ZERO, Term, leaf, loose, lower, neat, read, rebuild, shorten, walk
 from puregraph.ops.formula.interpreter import Interpreter
 from puregraph.ops.formula.optable import CONSTANTS, INTEGERS, LOGICAL, TABLE
+
+if TYPE_CHECKING:
+    from puregraph.core.protocols import AnyArray
 
 Part = Union[str, float, "Formula"]
 
@@ -52,7 +55,7 @@ class Formula:
         """Operations for one element, each distinct one once, as numpy or a fused kernel carries them out."""
         return sum(bool(t.args) for t in walk(rebuild(self.term, {}, lower)))
 
-    def __call__(self, /, *, out: Any = None, **arrays: Any) -> Any:
+    def __call__(self, /, *, out: Any | None = None, **arrays: Any) -> AnyArray:
         names = self.names
         if "out" in names:  # a variable like any other
             arrays["out"], out = out, None
@@ -137,7 +140,7 @@ class Formula:
     def __hash__(self) -> int:
         return hash(self.term)
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple:
         return Formula, (self._text,)
 
 
@@ -158,7 +161,7 @@ _evaluator = lru_cache(maxsize=REMEMBERED)(Interpreter)
 def _function(formula: Formula, names: tuple[str, ...]) -> Callable[..., Any]:
     evaluator = _evaluator((formula.term,), names)
 
-    def function(*arrays: Any, out: Any = None) -> Any:
+    def function(*arrays: AnyArray, out: AnyArray | None = None) -> AnyArray:
         return evaluator(*arrays, out=out if out is None else (out,))[0]
 
     return function

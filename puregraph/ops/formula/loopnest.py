@@ -263,7 +263,7 @@ def joined(
     def wide(o: Operand) -> Operand:
         return o._replace(strides=(0, *o.strides))
 
-    def moved(x: Any) -> Any:
+    def moved(x: Any) -> Formula:
         names = {n: f"axis{int(n[4:]) + 1}" for n in x.names if isAxis(n)}
         return x.put(**names) if names else x
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from puregraph.core.dim import Dim, most
 from puregraph.core.shape import asValue
 from puregraph.ops.formula.expr import Term
+
+if TYPE_CHECKING:
+    from puregraph.core.protocols import AnyArray
 
 EXACT = {
     "+": np.add,
@@ -24,7 +27,7 @@ class UnknownError(Exception):
     """The elements depend on what the symbols stand for."""
 
 
-def symbolicValue(root: Term, values: dict[str, Any]) -> Any:
+def symbolicValue(root: Term, values: dict[str, AnyArray]) -> AnyArray | None:
     """The elements of a formula, from its variables' arrays of ints and Dims; None if unknown."""
     try:
         return asValue(evaluate(root, values))
@@ -32,7 +35,7 @@ def symbolicValue(root: Term, values: dict[str, Any]) -> Any:
         return None
 
 
-def evaluate(root: Term, values: dict[str, Any]) -> Any:
+def evaluate(root: Term, values: dict[str, AnyArray]) -> Any:
     """Compute the elements of one term.
 
     Raises    UnknownError if they depend on the values of symbols
@@ -49,7 +52,7 @@ def evaluate(root: Term, values: dict[str, Any]) -> Any:
     return np.where(*operands) if root.op == "where" else np.asarray(EQUAL(*operands), bool)
 
 
-def areEqual(a: Any, b: Any) -> bool:
+def areEqual(a: Dim, b: AnyArray) -> bool:
     """True if two sizes are equal for all values of their symbols.
 
     Raises    UnknownError if that depends on the values

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,6 +12,11 @@ from puregraph.ops.gather.lowering import rowLike
 from puregraph.ops.gather.reference import gather, scatterAdd, takeClass
 from puregraph.ops.operation import op
 
+if TYPE_CHECKING:
+    from typing import Any
+
+    from puregraph.core.protocols import AnyArray
+
 
 def isRowMajor(x: Any, lead: int) -> bool:
     """True if rows are contiguous and adjacent; the first `lead` axes index them."""
@@ -19,7 +24,7 @@ def isRowMajor(x: Any, lead: int) -> bool:
 
 
 @op(gather).decompose
-def gathered(table: Any, index: Any) -> Any:
+def gathered(table: AnyArray, index: Any) -> AnyArray:
     """Values of classes whose indices are known to be in range; otherwise rows of a row-major table."""
     if not areRecorded(table, index) or 0 in table.shape:
         return NotImplemented
@@ -32,6 +37,6 @@ def gathered(table: Any, index: Any) -> Any:
 
 
 @op(scatterAdd).decompose
-def scattered(grad: Any, index: Any, rows: int) -> Any:
+def scattered(grad: AnyArray, index: AnyArray, rows: int) -> AnyArray:
     """The gradient, as a row-major array."""
     return NotImplemented if isRowMajor(grad, index.ndim) else scatterAdd(grad.copy(), index, rows)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import operator
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from puregraph.ops.gather.writes import movedBack, putAt, setAt
 from puregraph.ops.operation import op
 from puregraph.ops.reduction.reference import fit
+
+if TYPE_CHECKING:
+    from puregraph.core.protocols import AnyArray
 
 POSITIONS = (np.count_nonzero, np.flatnonzero, np.argwhere, np.argmax, np.argmin, np.argsort, np.nonzero)
 TRUTHS = (np.any, np.all, np.array_equal, np.array_equiv, np.allclose, np.isclose, np.isposinf, np.isneginf)
@@ -52,7 +55,7 @@ def diagRule(g, y, v, k=0):
 
 
 @op(putAt).adjoint
-def putAtRule(g: Any, y: Any, arguments: tuple, options: dict, needs: tuple) -> Any:
+def putAtRule(g: AnyArray, y: AnyArray, arguments: tuple, options: dict, needs: tuple) -> tuple[AnyArray | None, ...]:
     """The gradient at the written positions."""
     return g[arguments[1]], None, None
 

@@ -8,12 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from puregraph.ops.native.llvm import jit
 from puregraph.ops.native.llvm.instructions import IRPointer, IRType, IRValue
 from puregraph.ops.native.llvm.irbuilder import IRBuilder
 from puregraph.ops.native.llvm.kernelcall import KernelCall
+
+if TYPE_CHECKING:
+    from puregraph.core.protocols import AnyArray, Strided
+    from puregraph.ops.ir.value import Value
 
 CHUNK = 1 << 14  # elements that a task reads or writes, at least
 FAR = 1 << 11  # the same for gathered rows
@@ -52,14 +56,14 @@ def inRange(code: IRBuilder, index: IRValue, limit: IRValue, fault: IRPointer) -
 
 
 def gather(
-    table: Any,
+    table: Value,
     tableRow: int,
     rows: int,
-    index: Any,
+    index: Value,
     count: int,
-    y: Any,
+    y: Value,
     width: int,
-    fault: Any,
+    fault: AnyArray,
     indexStep: int = 1,
     kind: str = "f32",
 ) -> list[KernelCall]:
@@ -92,10 +96,10 @@ def writeGather(code: IRBuilder, kind: str) -> None:
 
 
 def scatterAdd(
-    grad: Any,
-    index: Any,
+    grad: Strided,
+    index: Strided,
     count: int,
-    table: Any,
+    table: Strided,
     rows: int,
     width: int,
     fault: Any,
@@ -146,7 +150,7 @@ def writeScatter(code: IRBuilder) -> None:
             overVectors(code, live, lanes, add)
 
 
-def addAt(values: Any, index: Any, y: Any, rows: int, count: int, size: int) -> list[KernelCall]:
+def addAt(values: Strided, index: Strided, y: Strided, rows: int, count: int, size: int) -> list[KernelCall]:
     """y[i] = 0, then y[i, index[i, a]] += values[i, a] for all a < count in order; indices are of 32 bits, and those
     below 0 or from `size` on add nothing."""
     step = taskRows(rows, size)
@@ -172,7 +176,9 @@ def writeAddAt(code: IRBuilder) -> None:
     eachRow(code, row)
 
 
-def takeClass(x: Any, labels: Any, y: Any, samples: int, classes: int, inner: int, fault: Any) -> list[KernelCall]:
+def takeClass(
+    x: Strided, labels: Strided, y: Strided, samples: int, classes: int, inner: int, fault: Any
+) -> list[KernelCall]:
     """y[n, s] = x[n, labels[n, s], s], and zero where the label is -1; `inner` is the size of s."""
     step = taskRows(samples, inner)
     slots = {"x": x, "labels": labels, "y": y, "classes": classes, "inner": inner, "fault": fault}
@@ -195,7 +201,9 @@ def writeTake(code: IRBuilder) -> None:
     eachRow(code, sample)
 
 
-def putClass(values: Any, labels: Any, dx: Any, samples: int, classes: int, inner: int, fault: Any) -> list[KernelCall]:
+def putClass(
+    values: Strided, labels: Strided, dx: Strided, samples: int, classes: int, inner: int, fault: Any
+) -> list[KernelCall]:
     """dx[n, labels[n, s], s] = values[n, s], zero elsewhere; a label of -1 puts nothing."""
     step = taskRows(samples, classes * inner)
     slots = {"values": values, "labels": labels, "dx": dx, "classes": classes, "inner": inner, "fault": fault}

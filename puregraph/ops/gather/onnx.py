@@ -16,6 +16,11 @@ from puregraph.ops.ir.value import Call, Value, put, valuesIn
 from puregraph.ops.operation import op
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import DTypeLike
+
+    from puregraph.core.protocols import AnyArray
     from puregraph.onnx.rules.rulewriter import RuleWriter
 
 ADDED = "add"
@@ -74,7 +79,7 @@ def targets(writer: RuleWriter, call: Call) -> str:
 
 
 @op(takeClass).words
-def chosen(x: Any, classes: Any) -> Any:
+def chosen(x: Any, classes: AnyArray) -> AnyArray:
     """The elements of the classes, zeros for -1."""
     at = np.expand_dims(np.maximum(classes, 0), 1)
     y = np.squeeze(np.take_along_axis(x, at, 1), 1)
@@ -82,7 +87,7 @@ def chosen(x: Any, classes: Any) -> Any:
 
 
 @op(putClass).words
-def placed(values: Any, classes: Any, count: int) -> Any:
+def placed(values: AnyArray, classes: AnyArray, count: int) -> AnyArray:
     """Each value at the index of its class, 0 elsewhere."""
     classNumbers = arrayLike(values, np.arange(count).reshape(1, -1, *[1] * (values.ndim - 1)))
     return np.where(np.expand_dims(classes, 1) == classNumbers, np.expand_dims(values, 1), values.dtype.type(0))
@@ -141,7 +146,7 @@ def picked(writer: RuleWriter, call: Call) -> str:
     return writer.op("GatherND", writer.name(x), writer.op("Concat", *columns, axis=-1))
 
 
-def keyOf(key: Any) -> tuple:
+def keyOf(key: object) -> tuple:
     """A key as a tuple, without arrays."""
     return tuple(part for part in (key if isinstance(key, tuple) else (key,)) if not isinstance(part, Value))
 
@@ -176,7 +181,7 @@ def assigned(writer: RuleWriter, call: Call) -> str:
     return writer.reshape(writer.op("ScatterElements", flat, index, updates, axis=1), out.shape)
 
 
-def spreadOver(writer: RuleWriter, y: Any, dtype: Any, shape: Any, broadcast: Any = None) -> str:
+def spreadOver(writer: RuleWriter, y: AnyArray, dtype: DTypeLike, shape: Sequence[int], broadcast: Any = None) -> str:
     """y over all of a shape; or over `broadcast`, which lacks axes of length one, and then in that shape."""
     wanted = tuple(shape if broadcast is None else broadcast)
     name = writer.name(y, dtype)

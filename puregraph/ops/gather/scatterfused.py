@@ -7,7 +7,7 @@ over all of its rows: rows that do not occur are zero.
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from puregraph.ops.gather.native import inRange
 from puregraph.ops.native.llvm import jit
@@ -15,15 +15,18 @@ from puregraph.ops.native.llvm.instructions import IRType, IRValue
 from puregraph.ops.native.llvm.irbuilder import IRBuilder
 from puregraph.ops.native.llvm.kernelcall import EpilogueSpec, KernelCall
 
+if TYPE_CHECKING:
+    from puregraph.core.protocols import Strided
+
 WIDE = 512  # columns of a task
 SCRATCH_ELEMENTS = 1 << 15  # elements of scratch memory of a task, about
 TASKS = 8
 
 
 def scatterAddFused(
-    grad: Any,
+    grad: Strided,
     gradRow: int,
-    index: Any,
+    index: Strided,
     indexStep: int,
     count: int,
     epilogue: EpilogueSpec,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,8 +13,11 @@ from puregraph.core.device import isDeviceArray
 from puregraph.core.tracer import HANDED, dataOf, tracerOf
 from puregraph.ops.gather.reference import scatterAdd
 
+if TYPE_CHECKING:
+    from puregraph.core.protocols import AnyArray
 
-def putAt(g: Any, key: Any, shape: Any) -> Any:
+
+def putAt(g: Any, key: Any, shape: Any) -> AnyArray:
     """dx[key] += g, zero elsewhere: the adjoint of x[key].
 
     Shapes    g as x[key] -> dx (shape)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from numbers import Integral
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,9 +12,14 @@ from puregraph.ops.ir.strides import along, dense
 from puregraph.ops.ir.value import copy
 from puregraph.ops.operation import op
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from puregraph.core.protocols import AnyArray, Axes
+
 
 @op(np.repeat).decompose
-def repeat(x: Any, repeats: Any, axis: int | None = None) -> Any:
+def repeat(x: AnyArray, repeats: Any, axis: int | None = None) -> AnyArray:
     """Each element several times: repeat along a new axis, then merge it with the axis before."""
     if not isinstance(repeats, Integral) or axis is None:
         return NotImplemented
@@ -23,7 +28,7 @@ def repeat(x: Any, repeats: Any, axis: int | None = None) -> Any:
 
 
 @op(np.tile).decompose
-def tile(x: Any, reps: Any) -> Any:
+def tile(x: AnyArray, reps: Any) -> AnyArray:
     """The array repeated along its axes."""
     reps = tuple(reps) if isinstance(reps, (tuple, list)) else (reps,)
     rank = max(x.ndim, len(reps))
@@ -33,7 +38,7 @@ def tile(x: Any, reps: Any) -> Any:
     return x.copy("K")
 
 
-def wide(x: Any, axis: int, new: int, count: int) -> Any:
+def wide(x: Any, axis: int, new: int, count: int) -> AnyArray:
     """x repeated along a new axis at position `new`, which is then merged with `axis`."""
     shape = (*x.shape[:axis], x.shape[axis] * count, *x.shape[axis + 1 :])
     spread = (*x.shape[:new], count, *x.shape[new:])
@@ -70,7 +75,7 @@ def pad(x: Any, width: Any, mode: str = "constant", **options: Any) -> Any:
     return x
 
 
-def edge(x: Any, axis: int, before: int, after: int) -> tuple[Any, Any]:
+def edge(x: AnyArray, axis: int, before: int, after: int) -> tuple[Any, Any]:
     """The outermost elements, repeated."""
     sides = x[along(axis, slice(0, 1))], x[along(axis, slice(-1, None))]
     first, last = (
@@ -79,20 +84,20 @@ def edge(x: Any, axis: int, before: int, after: int) -> tuple[Any, Any]:
     return first, last
 
 
-def reflect(x: Any, axis: int, before: int, after: int) -> tuple[Any, Any]:
+def reflect(x: AnyArray, axis: int, before: int, after: int) -> tuple[Any, Any]:
     """The mirror image, without the outermost elements."""
     n = x.shape[axis]
     first, last = x[along(axis, slice(1, before + 1))], x[along(axis, slice(n - 1 - after, n - 1))]
     return np.flip(first, axis), np.flip(last, axis)
 
 
-def symmetric(x: Any, axis: int, before: int, after: int) -> tuple[Any, Any]:
+def symmetric(x: AnyArray, axis: int, before: int, after: int) -> tuple[Any, Any]:
     """The mirror image."""
     n = x.shape[axis]
     return np.flip(x[along(axis, slice(0, before))], axis), np.flip(x[along(axis, slice(n - after, n))], axis)
 
 
-def wrap(x: Any, axis: int, before: int, after: int) -> tuple[Any, Any]:
+def wrap(x: AnyArray, axis: int, before: int, after: int) -> tuple[Any, Any]:
     """Elements from the other end."""
     n = x.shape[axis]
     return x[along(axis, slice(n - before, n))], x[along(axis, slice(0, after))]
@@ -102,7 +107,7 @@ BORDERS = {"edge": edge, "reflect": reflect, "symmetric": symmetric, "wrap": wra
 
 
 @op(np.concatenate).decompose
-def concatenate(parts: Any, axis: int = 0, **options: Any) -> Any:
+def concatenate(parts: Sequence[AnyArray], axis: int = 0, **options: object) -> AnyArray:
     """Concatenate without empty parts."""
     if options or axis is None or not areRecorded(*parts) or len({x.dtype for x in parts}) > 1:
         return NotImplemented
@@ -113,19 +118,19 @@ def concatenate(parts: Any, axis: int = 0, **options: Any) -> Any:
 
 
 @op(np.hstack).decompose
-def hstack(parts: Any) -> Any:
+def hstack(parts: Any) -> AnyArray:
     """Concatenated along the second axis, or the only one."""
     return np.concatenate(parts, axis=1 if parts[0].ndim > 1 else 0)
 
 
 @op(np.vstack).decompose
-def vstack(parts: Any) -> Any:
+def vstack(parts: Any) -> AnyArray:
     """Concatenated along the first axis."""
     return np.concatenate([x if x.ndim > 1 else x.reshape(1, -1) for x in parts], axis=0)
 
 
 @op(np.roll).decompose
-def roll(x: Any, shift: Any, axis: Any = None) -> Any:
+def roll(x: AnyArray, shift: Any, axis: Axes = None) -> AnyArray:
     """Shift elements along an axis; those past the end come in at the front."""
     if not isinstance(shift, Integral) or not isinstance(axis, Integral) or 0 in x.shape:
         return NotImplemented
@@ -134,7 +139,7 @@ def roll(x: Any, shift: Any, axis: Any = None) -> Any:
 
 
 @op(np.diff).decompose
-def diff(x: Any, n: int = 1, axis: int = -1) -> Any:
+def diff(x: AnyArray, n: int = 1, axis: int = -1) -> AnyArray:
     """Each element less the one before."""
     if x.dtype.kind != "f":
         return NotImplemented
@@ -145,19 +150,19 @@ def diff(x: Any, n: int = 1, axis: int = -1) -> Any:
 
 
 @op(np.tril).decompose
-def tril(x: Any, k: int = 0) -> Any:
+def tril(x: AnyArray, k: int = 0) -> AnyArray:
     """Zero above a diagonal of the last two axes."""
     rows, columns = x.shape[-2:]
     return np.where(np.tri(rows, columns, k, bool), x, zero(x))
 
 
 @op(np.triu).decompose
-def triu(x: Any, k: int = 0) -> Any:
+def triu(x: AnyArray, k: int = 0) -> AnyArray:
     """Zero below a diagonal of the last two axes."""
     rows, columns = x.shape[-2:]
     return np.where(np.tri(rows, columns, k - 1, bool), zero(x), x)
 
 
-def zero(x: Any) -> Any:
+def zero(x: AnyArray) -> AnyArray:
     """0 in the dtype of x."""
     return x.dtype.type(0)

@@ -14,6 +14,7 @@ from puregraph.ops.reduction.derivatives import listOf
 from puregraph.ops.reduction.reference import fit
 
 if TYPE_CHECKING:
+    from puregraph.core.protocols import AnyArray
     from puregraph.core.rules import ArrayFunction
 
 op(np.rollaxis, np.fliplr, np.flipud, np.rot90, np.fft.fftshift, np.fft.ifftshift).declare(moves=0)
@@ -153,7 +154,7 @@ def joined(function: ArrayFunction, values: list, tangents: list, options: dict)
 
 
 @op(np.split, np.array_split).adjoint
-def splitRule(g: Any, y: Any, arguments: tuple, options: dict, needs: tuple) -> Any:
+def splitRule(g: AnyArray, y: AnyArray, arguments: tuple, options: dict, needs: tuple) -> Any:
     """Join the gradients of the slices; zeros for a slice without a gradient."""
     axis = arguments[2] if len(arguments) > 2 else options.get("axis", 0)
     slices = [np.zeros_like(part) if grad is None else grad for grad, part in zip(g, y)]

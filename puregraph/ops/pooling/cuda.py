@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from puregraph.ops.convolution.cuda.slidingwindow import at, gridOf, launch, overTaps, overWindows, wideType, windows
 from puregraph.ops.cuda.nests.kernelargs import KernelArgs
 from puregraph.ops.cuda.runtime.launch import Launch
 from puregraph.ops.cuda.runtime.preprocess import areFloats
 
+if TYPE_CHECKING:
+    from types import NotImplementedType
+    from typing import Any
+
+    from puregraph.core.protocols import Strided
+    from puregraph.ops.convolution.reference import Window
+
 HALF = 4  # blocks, with half of the threads of a processor
 
 
-def maxPool(y: Any, indices: Any, x: Any, window: Any) -> list[Launch] | Any:
+def maxPool(y: Strided, indices: Strided, x: Strided, window: Window) -> list[Launch] | NotImplementedType:
     """y = max of each window, and its flat spatial position: the first maximum, nan before all others."""
     grid, rank, args = gridOf(y, indices, x), len(x.shape) - 2, KernelArgs()
     if grid is None or not areFloats(x, y):
@@ -30,7 +37,7 @@ def maxPool(y: Any, indices: Any, x: Any, window: Any) -> list[Launch] | Any:
     return [launch("maxPool", grid, args, wideType(x, y), body)]
 
 
-def maxPoolGrad(dx: Any, grad: Any, indices: Any, window: Any) -> list[Launch] | Any:
+def maxPoolGrad(dx: Strided, grad: Strided, indices: Strided, window: Window) -> list[Launch] | NotImplementedType:
     """dx from the windows whose maximum is at each position; for an unknown layout, all windows are searched."""
     grid, rank, args = gridOf(dx, grad, indices), len(dx.shape) - 2, KernelArgs()
     if grid is None or not areFloats(dx, grad):
@@ -52,7 +59,7 @@ def maxPoolGrad(dx: Any, grad: Any, indices: Any, window: Any) -> list[Launch] |
     return [launch("maxPoolGrad", grid, args, wideType(dx, grad), body, resident=HALF)]
 
 
-def meanPool(y: Any, x: Any, window: Any, includePad: bool) -> list[Launch] | Any:
+def meanPool(y: Strided, x: Strided, window: Window, includePad: bool) -> list[Launch] | NotImplementedType:
     """y = mean of each window."""
     grid, rank, args = gridOf(y, x), len(x.shape) - 2, KernelArgs()
     if grid is None or not areFloats(x, y):
@@ -69,7 +76,7 @@ def meanPool(y: Any, x: Any, window: Any, includePad: bool) -> list[Launch] | An
     return [launch("meanPool", grid, args, wideType(x, y), body)]
 
 
-def meanPoolGrad(dx: Any, grad: Any, window: Any, includePad: bool) -> list[Launch] | Any:
+def meanPoolGrad(dx: Strided, grad: Strided, window: Window, includePad: bool) -> list[Launch] | NotImplementedType:
     """dx: at each position, the sum of its shares of all windows over it."""
     grid, rank, args = gridOf(dx, grad), len(dx.shape) - 2, KernelArgs()
     if grid is None or not areFloats(dx, grad):

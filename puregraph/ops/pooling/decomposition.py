@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,11 +14,18 @@ from puregraph.ops.ir.strides import along
 from puregraph.ops.operation import op
 from puregraph.ops.pooling.reference import maxPool, maxPoolGrad, meanPool, meanPoolGrad
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from puregraph.core.protocols import AnyArray
+
 EXACT = 1 << 24  # integers below this are exact as floats
 
 
 @op(meanPool).decompose
-def meanPooled(x: Any, size: Any, stride: Any, pad: Any, includePad: bool = True) -> Any:
+def meanPooled(
+    x: AnyArray, size: Sequence[int], stride: Sequence[int], pad: Sequence[Sequence[int]], includePad: bool = True
+) -> AnyArray:
     """Mean pooling as a mean of means."""
     if x.ndim - 2 <= MOST:
         return NotImplemented
@@ -27,7 +34,14 @@ def meanPooled(x: Any, size: Any, stride: Any, pad: Any, includePad: bool = True
 
 
 @op(meanPoolGrad).decompose
-def meanPooledGrad(grad: Any, shape: Any, size: Any, stride: Any, pad: Any, includePad: bool = True) -> Any:
+def meanPooledGrad(
+    grad: AnyArray,
+    shape: Sequence[int],
+    size: Sequence[int],
+    stride: Sequence[int],
+    pad: Sequence[Sequence[int]],
+    includePad: bool = True,
+) -> AnyArray:
     """The gradient of mean pooling, as that of a mean of means."""
     if len(shape) - 2 <= MOST:
         return NotImplemented
@@ -63,7 +77,7 @@ def seen(x: Any, win: Window) -> Any:
 
 
 @op(maxPoolGrad).decompose
-def maxPooledGrad(grad: Any, indices: Any, shape: Any, *windows: Any) -> Any:
+def maxPooledGrad(grad: AnyArray, indices: AnyArray, shape: Sequence[int], *windows: Any) -> AnyArray:
     """Add each gradient at the position of its maximum."""
     if len(shape) - 2 <= MOST or 0 in shape or 0 in grad.shape:
         return NotImplemented

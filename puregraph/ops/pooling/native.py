@@ -7,7 +7,7 @@ padding is never chosen, and a window of nothing but padding gives -inf and -1.
 from __future__ import annotations
 
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from puregraph.ops.convolution.native.geometry import ConvolutionAxis, Geometry
 from puregraph.ops.convolution.native.slidingwindow import (
@@ -25,9 +25,12 @@ from puregraph.ops.native.llvm.instructions import IRType, IRValue, IRVariable
 from puregraph.ops.native.llvm.irbuilder import IRBuilder
 from puregraph.ops.native.llvm.kernelcall import EpilogueSpec, KernelCall
 
+if TYPE_CHECKING:
+    from puregraph.ops.ir.value import Value
+
 
 def maxForward(
-    x: Any, indices: Any, epilogue: EpilogueSpec, g: Geometry, xPixel: int | None = None
+    x: Value, indices: Value, epilogue: EpilogueSpec, g: Geometry, xPixel: int | None = None
 ) -> list[KernelCall]:
     """y (n, *count, c) from x (n, *spatial, c), and int32 indices like y, flat in *spatial; None if not needed."""
     key = "last" if indices is None else "indices"
@@ -72,7 +75,7 @@ def pool(
     x: Any,
     pixel: int | None,
     epilogue: EpilogueSpec,
-    slots: dict[str, Any],
+    slots: dict[str, Value],
 ) -> KernelCall:
     """The kernel call of one kind of pooling."""
     tasks = taskCount(g.n, g.c, phases)

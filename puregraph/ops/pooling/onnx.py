@@ -17,6 +17,9 @@ from puregraph.ops.operation import op
 from puregraph.ops.pooling.reference import area, maxPool, maxPoolGrad, meanPool, meanPoolGrad
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from puregraph.core.protocols import AnyArray
     from puregraph.onnx.rules.rulewriter import RuleWriter
 
 
@@ -40,7 +43,9 @@ def maxima(writer: RuleWriter, call: Call) -> list[str]:
 
 
 @op(meanPool).words
-def means(x: Any, size: Any, stride: Any, pad: Any, includePad: bool = True) -> Any:
+def means(
+    x: AnyArray, size: Sequence[int], stride: Sequence[int], pad: Sequence[Sequence[int]], includePad: bool = True
+) -> Any:
     """A convolution of each channel with ones, divided by the areas."""
     win = window(x.shape[2:], size, stride, pad)
     n, c = x.shape[:2]
@@ -50,7 +55,14 @@ def means(x: Any, size: Any, stride: Any, pad: Any, includePad: bool = True) -> 
 
 
 @op(meanPoolGrad).words
-def meansBack(grad: Any, shape: Any, size: Any, stride: Any, pad: Any, includePad: bool = True) -> Any:
+def meansBack(
+    grad: AnyArray,
+    shape: Sequence[int],
+    size: tuple[int, ...],
+    stride: Sequence[int],
+    pad: Sequence[Sequence[int]],
+    includePad: bool = True,
+) -> AnyArray:
     """The adjoint of that."""
     win = window(shape[2:], size, stride, pad)
     n, c = shape[:2]
@@ -61,7 +73,7 @@ def meansBack(grad: Any, shape: Any, size: Any, stride: Any, pad: Any, includePa
 
 
 @op(maxPoolGrad).words
-def maximaBack(grad: Any, indices: Any, shape: Any, *geometry: Any, **options: Any) -> Any:
+def maximaBack(grad: AnyArray, indices: AnyArray, shape: Sequence[int], *geometry: Any, **options: object) -> AnyArray:
     """Each gradient added at the position of its maximum."""
     rows = prod(shape[:2])
     flat = [a.reshape(rows, prod(a.shape[2:])) for a in (grad, indices)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import prod
 from string import ascii_letters
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,12 +12,18 @@ from puregraph.core.tracer import areRecorded
 from puregraph.ops.operation import op
 from puregraph.ops.product.einsum import ontoDiagonal
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from puregraph.core.protocols import AnyArray, Axes
+    from puregraph.core.shape import Shape
+
 LETTERS = ascii_letters
 BATCH = 2  # most batch axes of a native product
 
 
 @op(np.matmul).decompose
-def matmul(a: Any, b: Any) -> Any:
+def matmul(a: AnyArray, b: AnyArray) -> AnyArray:
     """A product of vectors and matrices; surplus batch axes are merged into one."""
     if not areRecorded(a, b) or a.ndim * b.ndim == 0:
         return NotImplemented
@@ -32,7 +38,7 @@ def matmul(a: Any, b: Any) -> Any:
     return added(a * b, -1) if a.shape[-1] == b.shape[0] else NotImplemented
 
 
-def added(x: Any, axis: Any = None) -> Any:
+def added(x: AnyArray, axis: Axes = None) -> AnyArray:
     """A sum in the dtype of its elements, like a matrix product; np.sum would widen narrow integers."""
     isWide = x.dtype.kind in "fc" or x.dtype.itemsize == 8
     return x.sum(axis=axis) if isWide else x.sum(axis=axis, dtype=x.dtype)
@@ -56,7 +62,7 @@ def einsum(equation: Any, *xs: Any, optimize: Any = False) -> Any:
     return np.transpose(x, [letters.index(letter) for letter in output])
 
 
-def pathOf(equation: str, xs: Any) -> list[Any]:
+def pathOf(equation: str, xs: tuple[AnyArray, ...]) -> list[Shape]:
     """The two operands that each step contracts."""
     if len(xs) < 3:
         return [(0, 1)] * (len(xs) - 1)
@@ -73,7 +79,7 @@ def pairs(group: Any) -> list[Any]:
 LAST = -1  # the result of the previous pair
 
 
-def diagonals(x: Any, letters: str) -> tuple[Any, str]:
+def diagonals(x: AnyArray, letters: str) -> tuple[AnyArray, str]:
     """Take diagonals until each letter occurs once."""
     for letter in letters:
         if letters.count(letter) > 1:
@@ -83,7 +89,7 @@ def diagonals(x: Any, letters: str) -> tuple[Any, str]:
     return x, letters
 
 
-def without(x: Any, letters: str, kept: Any) -> tuple[Any, str]:
+def without(x: AnyArray, letters: str, kept: set[str]) -> tuple[AnyArray, str]:
     """Sum over the letters that no other operand has."""
     lone = tuple([i for i, letter in enumerate(letters) if letter not in kept])
     return (added(x, lone), "".join(filter(kept.__contains__, letters))) if lone else (x, letters)
@@ -106,14 +112,14 @@ def together(first: tuple[Any, str], second: tuple[Any, str], kept: set[str], ou
     return (added(y, tuple(range(len(letters), y.ndim))) if summed else y), letters
 
 
-def grouped(x: Any, letters: str, *groups: list[str]) -> tuple[Any, list[tuple[int, ...]]]:
+def grouped(x: AnyArray, letters: str, *groups: list[str]) -> tuple[Any, list[tuple[int, ...]]]:
     """The axes in groups, and the sizes of each group."""
     order = [letters.index(letter) for group in groups for letter in group]
     sizes = [tuple([x.shape[letters.index(letter)] for letter in group]) for group in groups]
     return np.transpose(x, order), sizes
 
 
-def product(left: Any, right: Any) -> Any:
+def product(left: Any, right: Any) -> AnyArray:
     """A matrix product of operands with axes (batch, rows, summed) and (batch, summed, columns)."""
     (a, (batch, rows, summed)), (b, (_, _, columns)) = left, right
     a, b = a.reshape(*batch, prod(rows), prod(summed)), b.reshape(*batch, prod(summed), prod(columns))
@@ -131,7 +137,7 @@ def seen(x: Any, letters: str, wanted: list[str]) -> Any:
 
 
 @op(np.tensordot).decompose
-def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
+def tensordot(a: AnyArray, b: AnyArray, axes: Any = 2) -> AnyArray:
     """Sums of products over given axes of both operands."""
     if isinstance(axes, int):
         axes = list(range(a.ndim - axes, a.ndim)), list(range(axes))
@@ -144,7 +150,7 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
 
 
 @op(np.dot).decompose
-def dot(a: Any, b: Any) -> Any:
+def dot(a: AnyArray, b: AnyArray) -> AnyArray:
     """The last axis of a is contracted with the last but one of b."""
     if not areRecorded(a, b) or a.ndim * b.ndim == 0:
         return NotImplemented
@@ -152,31 +158,31 @@ def dot(a: Any, b: Any) -> Any:
 
 
 @op(np.inner).decompose
-def inner(a: Any, b: Any) -> Any:
+def inner(a: Any, b: Any) -> AnyArray:
     """The last axis of a is contracted with the last of b."""
     return tensordot(a, b, (-1, -1)) if areRecorded(a, b) and a.ndim * b.ndim else NotImplemented
 
 
 @op(np.outer).decompose
-def outer(a: Any, b: Any) -> Any:
+def outer(a: AnyArray, b: AnyArray) -> AnyArray:
     """Each element of a times each of b."""
     return a.reshape(-1, 1) * b.reshape(1, -1) if areRecorded(a, b) else NotImplemented
 
 
 @op(np.vdot).decompose
-def vdot(a: Any, b: Any) -> Any:
+def vdot(a: AnyArray, b: AnyArray) -> AnyArray:
     """The sum of the products of all elements of a and b."""
     return added(a.reshape(-1) * b.reshape(-1)) if areRecorded(a, b) else NotImplemented
 
 
 @op(np.trace).decompose
-def trace(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
+def trace(x: AnyArray, offset: int = 0, axis1: int = 0, axis2: int = 1) -> AnyArray:
     """The sum of a diagonal."""
     return np.diagonal(x, offset, axis1, axis2).sum(axis=-1) if x.dtype.kind == "f" else NotImplemented
 
 
 @op(ontoDiagonal).decompose
-def diagonal(values: Any, letters: str, shape: Any) -> Any:
+def diagonal(values: AnyArray, letters: str, shape: Sequence[int]) -> AnyArray:
     """Values at indices that agree for equal letters, zero elsewhere."""
     grid = np.indices(shape, sparse=True)
     isOn: Any = np.ones((1,) * len(shape), bool)

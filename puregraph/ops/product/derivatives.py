@@ -18,23 +18,26 @@ from puregraph.ops.reduction.derivatives import alongAxis, listOf, spread
 from puregraph.ops.reduction.reference import fit, unbroadcast
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from puregraph.core.protocols import AnyArray
     from puregraph.core.rules import ArrayFunction
 
 op(np.kron, np.cross, np.convolve, np.multiply.outer).declare(jvp=MULTILINEAR)
 
 
-def arrayOf(x: Any) -> Any:
+def arrayOf(x: AnyArray) -> AnyArray:
     """An operand that may have been a list or a number."""
     return x if isArray(x) else np.asarray(x)
 
 
-def transposed(A: Any) -> Any:
+def transposed(A: AnyArray) -> AnyArray:
     """A^T, of every matrix of a stack."""
     return A.swapaxes(-1, -2)
 
 
 @op(np.matmul).multilinear
-def matmulRule(g: Any, y: Any, arguments: tuple, options: dict, needs: tuple) -> Any:
+def matmulRule(g: AnyArray, y: AnyArray, arguments: tuple, options: dict, needs: tuple) -> tuple[AnyArray | None, ...]:
     """y = A B: dA = G B^T, dB = A^T G, for stacks of matrices too; a vector is a matrix of one row or column."""
     a, b = map(arrayOf, arguments)
     A = a if a.ndim > 1 else a.reshape(1, -1)
@@ -48,7 +51,7 @@ def matmulRule(g: Any, y: Any, arguments: tuple, options: dict, needs: tuple) ->
 
 
 @op(np.tensordot).multilinear
-def tensordotRule(g: Any, y: Any, a: Any, b: Any, axes: Any = 2) -> Any:
+def tensordotRule(g: AnyArray, y: AnyArray, a: AnyArray, b: AnyArray, axes: Any = 2) -> tuple[AnyArray, ...]:
     """The gradient of each operand: g contracted with the other operand over its free axes."""
     if isinstance(axes, int):
         axes = (range(a.ndim - axes, a.ndim), range(axes))
@@ -62,7 +65,7 @@ def tensordotRule(g: Any, y: Any, a: Any, b: Any, axes: Any = 2) -> Any:
     return ga.transpose([ofA.index(i) for i in range(a.ndim)]), gb.transpose([ofB.index(i) for i in range(b.ndim)])
 
 
-def tupled(axes: Any) -> Any:
+def tupled(axes: Any) -> int | Sequence[int]:
     """Axes that may be a range."""
     return tuple(axes) if isinstance(axes, range) else axes
 
@@ -99,7 +102,7 @@ def outerRule(g, y, a, b):
     return (g @ b.reshape(-1)).reshape(a.shape), (a.reshape(-1) @ g).reshape(b.shape)
 
 
-def spelled(equation: str, xs: list[Any]) -> tuple[list[str], str]:
+def spelled(equation: str, xs: list[AnyArray]) -> tuple[list[str], str]:
     """The letters of each operand and of the result, with letters for the axes behind an ellipsis."""
     left, arrow, out = equation.replace(" ", "").partition("->")
     terms = left.split(",")
@@ -113,7 +116,9 @@ def spelled(equation: str, xs: list[Any]) -> tuple[list[str], str]:
 
 
 @op(np.einsum).multilinear
-def einsumRule(g: Any, y: Any, arguments: tuple, options: dict, needs: tuple) -> Any:
+def einsumRule(
+    g: AnyArray, y: AnyArray, arguments: tuple, options: dict, needs: tuple
+) -> tuple[AnyArray | None, ...] | None:
     """The gradient of each operand: the same contraction, with g in place of the operand."""
     equation, *operands = arguments
     if not isinstance(equation, str):
@@ -150,7 +155,7 @@ def normRule(g, y, x, ord=None, axis=None):
 
 
 @op(np.linalg.norm).jvp
-def length(function: ArrayFunction, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
+def length(function: ArrayFunction, values: list, tangents: list, options: dict) -> tuple[AnyArray, AnyArray]:
     """sum x t / y, for the square root of the sum of squares; 0 where that is, as going backward."""
     axis, keepdims = alongAxis(values, options, 2)
     order = values[1] if len(values) > 1 else options.get("ord")

@@ -8,11 +8,14 @@ Source    Salmon, Moraes, Dror, Shaw 2011, Parallel Random Numbers: As Easy as 1
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from puregraph.ops.native.llvm.instructions import IRType, IRValue
 from puregraph.ops.native.llvm.irbuilder import IRBuilder
 from puregraph.ops.native.llvm.kernelcall import KernelCall
+
+if TYPE_CHECKING:
+    from puregraph.core.protocols import Strided
 
 FACTORS = (0xD2E7470EE14C6C93, 0xCA5A826395121157)
 ADDED = (0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B)
@@ -21,7 +24,7 @@ CHUNK = 1 << 13  # random numbers of a task
 FORMS = {"f32": ("i32", 8, 24), "f64": ("i64", 4, 53)}  # integers that floats are made from, how many a block has, bits
 
 
-def uniform(y: Any, count: int, key: Any, counter: Any, kind: str = "f32") -> list[KernelCall]:
+def uniform(y: Strided, count: int, key: object, counter: Any, kind: str = "f32") -> list[KernelCall]:
     """y[i] for i < count as `random.uniform`; key and counter are read from memory as it runs."""
     slots = {"y": y, "count": count, "key": key, "counter": counter}
     return [KernelCall(f"uniform {count}", kind, partial(writeUniform, kind), slots, -(-count // CHUNK))]

@@ -9,11 +9,14 @@ Source    Diamos and others 2016, Persistent RNNs: Stashing Recurrent Weights On
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from puregraph.core import device
 from puregraph.ops.cuda.runtime.launch import PROCESSORS, blocksFor
 from puregraph.ops.cuda.runtime.perdevice import PerDevice, ordinal
+
+if TYPE_CHECKING:
+    from puregraph.core.protocols import AnyArray
 
 FEW = 1 << 16  # bytes of weights that one multiprocessor reads repeatedly as fast as it computes
 SHARED = 227 << 10  # bytes of shared memory that a block of a large GPU may have
@@ -52,7 +55,7 @@ def residency() -> tuple[int, int]:
     ]
 
 
-def cellSplit(gates: int, steps: tuple[int, int], U: Any, wide: Any) -> CellSplit:
+def cellSplit(gates: int, steps: tuple[int, int], U: AnyArray, wide: AnyArray) -> CellSplit:
     """The blocks for n samples of t time steps, with weights U (units, gates * units), that compute in dtype `wide`."""
 
     def split(tiles: int, groups: int, isOneLaunch: bool, held: int = 0) -> CellSplit:

@@ -9,7 +9,7 @@ changes no result.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from puregraph.ops.native.llvm.instructions import IRPointer, IRType, IRValue
 from puregraph.ops.native.llvm.irbuilder import IRBuilder
@@ -17,6 +17,9 @@ from puregraph.ops.native.llvm.kernelcall import KernelCall
 from puregraph.ops.native.llvm.registertranspose import transposed
 from puregraph.ops.product.native.broadcastfma import BroadcastRows, BroadcastTile, broadcastFma, selectPointer, tileFor
 from puregraph.ops.recurrent.activations import Ratio, sigmoid, tanh
+
+if TYPE_CHECKING:
+    from puregraph.core.protocols import Strided
 
 
 class SequenceOperand(NamedTuple):
@@ -73,7 +76,7 @@ def packedSize(kind: str, units: int, rows: int | None = None) -> int:
     return rows * cell.gates * -(-units // width) * width
 
 
-def pack(kind: str, weights: Any, stride: int, packed: Any, rows: int, units: int) -> list[KernelCall]:
+def pack(kind: str, weights: Strided, stride: int, packed: Strided, rows: int, units: int) -> list[KernelCall]:
     """Pack weights (rows, gates units), with a stride of rows, for `run`."""
     cell = CELLS[kind]
     plan = RecurrentSpec(cell, forwardTile(cell))
@@ -104,14 +107,14 @@ def perGate(cell: NativeCell, tile: BroadcastTile) -> int:
 def run(
     kind: str,
     x: SequenceOperand,
-    W: Any,
-    U: Any,
+    W: Strided,
+    U: Strided,
     first: list[tuple[Any, int]],
     states: list[SequenceOperand],
     saved: SequenceOperand | None,
     sizes: RecurrentSizes,
     groups: int,
-    b: Any = None,
+    b: Strided | None = None,
     d: Any = None,
     on: SequenceOperand | None = None,
     reverse: bool = False,
@@ -143,9 +146,9 @@ def run(
 
 def back(
     kind: str,
-    U: Any,
+    U: Strided,
     uStride: int,
-    packed: Any,
+    packed: Strided,
     first: list[tuple[Any, int]],
     states: list[SequenceOperand],
     saved: SequenceOperand | None,
@@ -183,7 +186,7 @@ def back(
     ]
 
 
-def commonSlots(sizes: RecurrentSizes, groups: int, packed: Any, on: SequenceOperand | None) -> dict[str, Any]:
+def commonSlots(sizes: RecurrentSizes, groups: int, packed: Strided, on: SequenceOperand | None) -> dict[str, Any]:
     """Arguments of both directions; `groups` becomes the number of tasks."""
     group = -(-sizes.samples // max(1, min(groups, sizes.samples)))
     slots = {
@@ -404,7 +407,7 @@ class RecurrentForward(RecurrentWriter):
         x: BroadcastRows,
         weights: IRPointer,
         high: Any,
-        count: Any,
+        count: IRValue | int,
         unit: IRValue,
         starts: list[list[list[IRValue]]],
     ) -> list[list[list[IRValue]]]:

@@ -12,13 +12,16 @@ from puregraph.ops.operation import op
 from puregraph.ops.reduction.reference import firstIndex
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from puregraph.core.protocols import AnyArray
     from puregraph.core.rules import ArrayFunction
 
 SAME = (np.max, np.min, np.amax, np.amin, np.mean)
 
 
 @op(np.sum).decompose
-def total(x: Any, axis: Any = None, **options: Any) -> Any:
+def total(x: Any, axis: Any | None = None, **options: Any) -> Any:
     """A sum: over no axes it is x, of no elements 0; integers are widened as numpy does."""
     if not options.keys() <= {"keepdims"}:
         return NotImplemented
@@ -35,7 +38,7 @@ def left(x: Any, axis: Any, keepdims: bool = False) -> tuple[int, ...]:
     return tuple([1 if i in axes else n for i, n in enumerate(x.shape) if keepdims or i not in axes])
 
 
-def chosen(x: Any, axis: Any) -> Any:
+def chosen(x: AnyArray, axis: int | Sequence[int] | None) -> Any:
     """The axes as a tuple, counted from the front."""
     return range(x.ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,)
 
@@ -43,7 +46,7 @@ def chosen(x: Any, axis: Any) -> Any:
 def overNone(function: ArrayFunction) -> Any:
     """The decomposition of a reduction over no axes: x itself."""
 
-    def reduced(x: Any, axis: Any = None, **options: Any) -> Any:
+    def reduced(x: AnyArray, axis: int | Sequence[int] | None = None, **options: object) -> AnyArray:
         isSame = x.dtype.kind == "f" or function is not np.mean
         return x.copy("K") if axis == () and isSame and options.keys() <= {"keepdims"} else NotImplemented
 
@@ -55,7 +58,7 @@ for reduction in SAME:
 
 
 @op(np.var).decompose
-def variance(x: Any, axis: Any = None, ddof: float = 0, **options: Any) -> Any:
+def variance(x: Any, axis: Any | None = None, ddof: float = 0, **options: Any) -> Any:
     """sum (x - mean)^2 / (n - ddof)"""
     if x.dtype.kind != "f" or not options.keys() <= {"keepdims"}:
         return NotImplemented
@@ -66,26 +69,26 @@ def variance(x: Any, axis: Any = None, ddof: float = 0, **options: Any) -> Any:
 
 
 @op(np.std).decompose
-def deviation(x: Any, axis: Any = None, **options: Any) -> Any:
+def deviation(x: Any, axis: Any | None = None, **options: Any) -> Any:
     """The root of the variance."""
     var = variance(x, axis, **options)
     return var if var is NotImplemented else np.sqrt(var)
 
 
 @op(np.any).decompose
-def some(x: Any, axis: Any = None, **options: Any) -> Any:
+def some(x: Any, axis: Any | None = None, **options: Any) -> Any:
     """np.any for dtypes other than bool: compare with 0 first."""
     return NotImplemented if x.dtype == bool else np.any(x != 0, axis=axis, **options)
 
 
 @op(np.all).decompose
-def every(x: Any, axis: Any = None, **options: Any) -> Any:
+def every(x: Any, axis: Any | None = None, **options: Any) -> Any:
     """np.all for dtypes other than bool: compare with 0 first."""
     return NotImplemented if x.dtype == bool else np.all(x != 0, axis=axis, **options)
 
 
 @op(np.count_nonzero).decompose
-def count(x: Any, axis: Any = None, **options: Any) -> Any:
+def count(x: Any, axis: Any | None = None, **options: object) -> AnyArray:
     """The number of nonzero elements."""
     return (x if x.dtype == bool else x != 0).sum(axis=axis, **options)
 
@@ -93,7 +96,7 @@ def count(x: Any, axis: Any = None, **options: Any) -> Any:
 def extremum(function: ArrayFunction) -> Any:
     """The decomposition of argmax or argmin: the first index of the extremum that `function` computes."""
 
-    def index(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    def index(x: Any, axis: Any | None = None, keepdims: bool = False) -> AnyArray:
         if x.size == 0 or axis is None and keepdims:
             return NotImplemented
         x, axis = (x.reshape(-1), 0) if axis is None else (x, axis % x.ndim)
@@ -108,6 +111,6 @@ op(np.argmin).decompose(extremum(np.min))
 
 
 @op(np.ptp).decompose
-def spread(x: Any, axis: Any = None, **options: Any) -> Any:
+def spread(x: Any, axis: Any | None = None, **options: Any) -> AnyArray:
     """max - min"""
     return x.max(axis=axis, **options) - x.min(axis=axis, **options)

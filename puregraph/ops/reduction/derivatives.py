@@ -16,10 +16,13 @@ from puregraph.ops.reduction.reference import unbroadcast
 from puregraph.ops.tangents import alone, isLeftOut
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from puregraph.core.protocols import AnyArray
     from puregraph.core.rules import ArrayFunction
 
 
-def axesOf(x: Any, axis: int | Sequence[int] | None) -> tuple[int, ...]:
+def axesOf(x: AnyArray, axis: int | Sequence[int] | None) -> tuple[int, ...]:
     """The axes that a reduction takes away, counted from the front."""
     return tuple(range(x.ndim)) if axis is None else tuple([a % x.ndim for a in listOf(axis)])
 
@@ -29,13 +32,13 @@ def listOf(value: object) -> list[Any]:
     return list(value) if isinstance(value, (tuple, list, np.ndarray)) else [value]
 
 
-def spread(g: Any, x: Any, axis: int | Sequence[int] | None) -> Any:
+def spread(g: Any, x: Any, axis: int | Sequence[int] | None) -> AnyArray:
     """A gradient repeated along the axes that were summed away."""
     axes = axesOf(x, axis)
     return np.broadcast_to(g.reshape([1 if i in axes else n for i, n in enumerate(x.shape)]), x.shape)
 
 
-def counted(x: Any, axis: int | Sequence[int] | None) -> int:
+def counted(x: AnyArray, axis: int | Sequence[int] | None) -> int:
     """The number of values that a reduction combines; at least 1, so that it can be divided by."""
     return max(1, prod([x.shape[i] for i in axesOf(x, axis)]))
 
@@ -46,7 +49,7 @@ def alongAxis(values: list, options: dict, position: int = 1) -> tuple[Any, bool
     return axis, bool(options.get("keepdims") is True)
 
 
-def optionOf(options: dict[str, Any], name: str) -> Any:
+def optionOf(options: Mapping[str, object], name: str) -> Any:
     """An option; None where it was left out."""
     value = options.get(name)
     return None if isLeftOut(value) else value
@@ -95,13 +98,13 @@ def stdRule(g, y, a, axis=None, ddof=0, correction=0):
     return spread(slope * rest(a, axis, ddof, correction), a, axis) * centered(widen(a), axis)
 
 
-def rest(a: Any, axis: int | Sequence[int] | None, ddof: Any, correction: Any) -> float:
+def rest(a: AnyArray, axis: int | Sequence[int] | None, ddof: Any, correction: Any) -> float:
     """1 / (n - c)."""
     free = counted(a, axis) - (ddof or (0 if isLeftOut(correction) else correction))
     return 1 / free if free else float("nan")
 
 
-def centered(a: Any, axis: int | Sequence[int] | None) -> Any:
+def centered(a: AnyArray, axis: int | Sequence[int] | None) -> AnyArray:
     """x - mean x."""
     return a - a.mean(axis=axis, keepdims=True)
 
@@ -134,7 +137,7 @@ def extremeRule(g, y, a, axis=None):
 
 
 @op(np.max, np.amax, np.min, np.amin, np.maximum.reduce, np.minimum.reduce).jvp
-def extreme(function: ArrayFunction, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
+def extreme(function: ArrayFunction, values: list, tangents: list, options: dict) -> tuple[AnyArray, AnyArray]:
     """The tangent of what was chosen; of equal ones the mean."""
     x, t = values[0], tangents[0]
     y = function(*values, **options)
@@ -208,7 +211,7 @@ def diffRule(g, y, a, n=1, axis=-1):
 
 
 @op(np.diff).jvp
-def differences(function: ArrayFunction, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
+def differences(function: ArrayFunction, values: list, tangents: list, options: dict) -> tuple[AnyArray, AnyArray]:
     """The tangent of diff, which is linear; a constant `prepend` or `append` has tangent 0."""
     alone(function, tangents, 0, 3, 4)
     ends = dict(zip(("prepend", "append"), zip(values[3:], tangents[3:])))

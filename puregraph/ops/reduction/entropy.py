@@ -7,7 +7,7 @@ dx[n, c] = (p[n, c] w_n - [c = k_n] w_n) scale
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from puregraph.ops.cuda.nests import launches
 from puregraph.ops.cuda.runtime.launch import stridesOf
@@ -15,6 +15,12 @@ from puregraph.ops.formula import Formula
 from puregraph.ops.formula.loopnest import LoopNest, Operand
 from puregraph.ops.gather.reference import putClass
 from puregraph.ops.kernel import ANYFLOATS, LIKEFIRST, compositeKernel
+
+if TYPE_CHECKING:
+    from types import NotImplementedType
+
+    from puregraph.core.protocols import AnyArray
+    from puregraph.ops.cuda.runtime.launch import Launch
 
 KINDS = {"float16": "f16", "bfloat16": "bf16", "float32": "f32", "float64": "f64", "int64": "i64"}
 SLOPE = "({} - where(axis1 == k, weight, 0)) * scale"
@@ -44,13 +50,17 @@ def entropyGrad(dx, p, weight, index, scale):
 entropyGrad.declare(layout=LIKEFIRST, halves=ANYFLOATS)
 
 
-def ofScores(dx: Any, x: Any, peak: Any, total: Any, weight: Any, index: Any, scale: Any) -> Any:
+def ofScores(
+    dx: AnyArray, x: AnyArray, peak: Any, total: AnyArray, weight: AnyArray, index: AnyArray, scale: Any
+) -> list[Launch] | NotImplementedType:
     """The same from scores and two values (n, 1, *spatial) of each position, so that no probabilities are stored."""
     slope = SLOPE.format("exp(x - peak) * (weight / total)")  # one quotient for all elements of a position
     return launched(dx, slope, {"x": x, "peak": peak, "total": total}, {"weight": weight, "k": index}, scale)
 
 
-def launched(dx: Any, slope: str, fullArrays: Mapping[str, Any], rows: Mapping[str, Any], scale: Any) -> Any:
+def launched(
+    dx: AnyArray, slope: str, fullArrays: Mapping[str, Any], rows: Mapping[str, object], scale: Any
+) -> list[Launch] | NotImplementedType:
     """The launches of a formula of arrays like dx, perhaps broadcast, of values of each position, and of a scale."""
     kinds = [KINDS.get(array.dtype.name) for array in (dx, *fullArrays.values(), *rows.values(), scale)]
     if None in kinds or scale.size != 1:

@@ -6,11 +6,14 @@ import functools
 import importlib
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from puregraph.core.device import isDeviceArray, toHost
+
+if TYPE_CHECKING:
+    from puregraph.core.protocols import AnyArray
 
 BLOCK = 8192  # elements of a block, which stays in the L2 cache
 ORDERS = 150  # of a family; n! leaves float64 soon after
@@ -22,7 +25,7 @@ def special(rule: Rule, single: Rule | None = None) -> Callable[[Any], Any]:
     """A function of flat float64 arrays (and its `single` precision version), for any shape and float type."""
 
     @functools.wraps(rule)
-    def function(x: Any) -> Any:
+    def function(x: AnyArray) -> AnyArray:
         if isDeviceArray(x):
             return onDevice(function, x)
         x = np.asarray(x)
@@ -40,11 +43,11 @@ def special(rule: Rule, single: Rule | None = None) -> Callable[[Any], Any]:
 def family(rule: Callable[[int, np.ndarray], np.ndarray]) -> Callable[[Any, Any], Any]:
     """A function of an integer n and of flat float64 arrays, for any shapes; nan for another n."""
 
-    def one(n: float, x: Any) -> Any:
+    def one(n: float, x: AnyArray) -> AnyArray:
         return special(functools.partial(rule, int(n)))(x) if abs(n) < ORDERS and n == int(n) else x * np.nan
 
     @functools.wraps(rule)
-    def function(n: Any, x: Any) -> Any:
+    def function(n: Any, x: AnyArray) -> Any:
         if isDeviceArray(x) or isDeviceArray(n):
             return sys.modules["cupy"].asarray(function(toHost(n), toHost(x)))
         if np.ndim(n) == 0:
@@ -57,7 +60,7 @@ def family(rule: Callable[[int, np.ndarray], np.ndarray]) -> Callable[[Any, Any]
     return function
 
 
-def onDevice(function: Callable[[Any], Any], x: Any) -> Any:
+def onDevice(function: Callable[[Any], Any], x: AnyArray) -> AnyArray:
     """CuPy's own function of a CuPy array; where it has none, ours of a copy on the host."""
     try:
         library = importlib.import_module("cupyx.scipy.special")  # comes with CuPy, and takes a while to load
@@ -68,7 +71,7 @@ def onDevice(function: Callable[[Any], Any], x: Any) -> Any:
     return cupyFunction(x) if cupyFunction else sys.modules["cupy"].asarray(function(toHost(x)))
 
 
-def horner(x: Any, *coefficients: float) -> Any:
+def horner(x: AnyArray, *coefficients: float) -> AnyArray:
     """A polynomial, its highest coefficient first."""
     y = x * coefficients[0]
     for c in coefficients[1:-1]:

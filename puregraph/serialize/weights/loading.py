@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from os.path import commonprefix
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -22,6 +22,11 @@ from puregraph.serialize.weights.maps import READY, readyMap
 from puregraph.serialize.weights.namemap import NameLink, NameMap, Names
 from puregraph.serialize.weights.proposal import layoutOf, proposeNames
 from puregraph.serialize.weights.weightfile import StoredTensor, WeightFile
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
+
+    from puregraph.core.protocols import AnyArray
 
 ROWS = 20  # of a proposed map that an error shows
 MOST = 5000  # arrays of a file for which ready maps are tried
@@ -96,12 +101,12 @@ class MappedWeights(ArraySource):
                 return MappedArray(tuple(tensor.shape), tensor.dtype, note, False, link, 0)
         return MappedArray(self.shapes[path], stored[0].dtype, f" as {quote(stored[0].name)}", True, link, number)
 
-    def fits(self, path: str, shape: tuple[int, ...], dtype: Any) -> bool:
+    def fits(self, path: str, shape: tuple[int, ...], dtype: DTypeLike) -> bool:
         array = self.arrays[path]
         isSame = array.isFitting and tuple(array.shape) == tuple(shape)
         return isSame and all(converts(self.tensors[name].dtype, dtype) for name in array.link.files)
 
-    def read(self, path: str, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    def read(self, path: str, shape: tuple[int, ...], dtype: DTypeLike) -> np.ndarray:
         _, _, _, _, link, number = self.arrays[path]
         files = [self.values(self.tensors[name]) for name in link.files]
         result = link.how.toGraph(files, [self.shapes[path] for path in link.paths])[number]
@@ -180,7 +185,7 @@ class Blind:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)
 
-    def read(self, path: str, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    def read(self, path: str, shape: tuple[int, ...], dtype: DTypeLike) -> np.ndarray:
         return np.zeros(())
 
 
@@ -225,7 +230,7 @@ def converted(values: np.ndarray, dtype: np.dtype, name: str) -> np.ndarray:
     return copy
 
 
-def storedFrom(arrays: Mapping[str, Any]) -> Mapping[str, StoredTensor]:
+def storedFrom(arrays: Mapping[str, AnyArray]) -> Mapping[str, StoredTensor]:
     """Arrays by name, of numpy, torch or any library whose arrays numpy can read, as those of a file.
 
     Raises    ArgumentError naming what is no array
@@ -235,7 +240,7 @@ def storedFrom(arrays: Mapping[str, Any]) -> Mapping[str, StoredTensor]:
     return {checkedName(name): storedTensor(name, array) for name, array in arrays.items()}
 
 
-def checkedName(name: Any) -> str:
+def checkedName(name: object) -> str:
     """A name, which is a text."""
     if not isinstance(name, str):
         raise ArgumentError(f"wanted names of arrays as texts, got {name!r:.60}")

@@ -9,11 +9,14 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 from difflib import SequenceMatcher
-from typing import Any
+from typing import TYPE_CHECKING
 
 from puregraph.graph import Graph
 from puregraph.serialize.weights.namemap import NameMap, dotted
 from puregraph.serialize.weights.weightfile import StoredTensor, WeightFile
+
+if TYPE_CHECKING:
+    from typing import Any
 
 NUMBER = re.compile(r"\d+")
 HOLES = "ijklmn"
@@ -64,12 +67,12 @@ def proposeNames(graph: Graph, weights: Mapping[str, Any]) -> NameMap:
 Wanted = tuple[tuple[str, ...], list[tuple[int, ...]]]
 
 
-def layoutOf(weights: Mapping[str, Any]) -> str:
+def layoutOf(weights: Mapping[str, object]) -> str:
     """The layout of a file: Keras' for its formats, else PyTorch's."""
     return "keras" if isinstance(weights, WeightFile) and weights.format.startswith("keras") else "torch"
 
 
-def fileLayers(weights: Mapping[str, Any], suffixes: Iterable[str]) -> list[str]:
+def fileLayers(weights: Mapping[str, object], suffixes: Iterable[str]) -> list[str]:
     """The names of layers in a file: of arrays whose names end as those of a layer do, without that end."""
     tails = [dotted("x", suffix)[1:] for suffix in suffixes]
     return list(dict.fromkeys(name.removesuffix(tail) for name in weights for tail in tails if name.endswith(tail)))

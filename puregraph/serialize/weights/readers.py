@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from puregraph.core.arguments import FileSource, takes
 from puregraph.core.errors import CheckpointError, printable
@@ -25,6 +25,9 @@ from puregraph.serialize.weights.formatchecks import (
     isTorchZip,
 )
 from puregraph.serialize.weights.weightfile import WeightFile
+
+if TYPE_CHECKING:
+    from puregraph.core.protocols import StrPath
 
 HEAD = 512  # bytes by which a format is recognised
 
@@ -70,7 +73,7 @@ def readerOf(head: bytes, path: str, file: BinaryIO) -> Reader | None:
 
 
 @takes(path=FileSource)
-def readWeights(path: Any) -> WeightFile:
+def readWeights(path: StrPath) -> WeightFile:
     """Open a file of weights that another program wrote; its format is recognised by its content.
 
     Nothing in the file is run, and no element is read before `StoredTensor.read`.

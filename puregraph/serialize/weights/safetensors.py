@@ -89,7 +89,7 @@ def readHeader(data: FileBytes) -> tuple[dict[str, Any], int]:
     return header, PREFIX + length
 
 
-def tensorOf(name: str, row: Any, data: FileBytes, start: int) -> tuple[StoredTensor, int, int]:
+def tensorOf(name: str, row: object, data: FileBytes, start: int) -> tuple[StoredTensor, int, int]:
     """The array that a row of the header describes, and where it begins and ends in the buffer.
 
     Raises    CheckpointError for a row that describes none
@@ -134,6 +134,6 @@ def checkCover(ranges: list[tuple[int, int, str]], size: int) -> None:
         raise CheckpointError(f"it is {kind}: its arrays take {at:,} bytes, and it has {size:,} behind the header")
 
 
-def isText(value: Any) -> bool:
+def isText(value: object) -> bool:
     """True for a text that is valid Unicode, without half of a surrogate pair."""
     return isinstance(value, str) and (value.isascii() or not any("\ud800" <= c <= "\udfff" for c in value))

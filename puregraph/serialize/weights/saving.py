@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,6 +13,9 @@ from puregraph.graph import Graph
 from puregraph.serialize.weights.loading import mapFrom
 from puregraph.serialize.weights.namemap import Names
 from puregraph.serialize.weights.writing import writeWeights
+
+if TYPE_CHECKING:
+    from typing import Any
 
 
 def saveWeights(graph: Graph, path: Any, names: Names = None) -> None:

@@ -67,7 +67,7 @@ class StateDict:
             raise CheckpointError("its dicts and lists are nested too deep, or hold each other too often")
 
 
-def wrapperOf(value: Any) -> str | None:
+def wrapperOf(value: object) -> str | None:
     """The key of the state dict in a checkpoint; None for a state dict."""
     if not isinstance(value, dict):
         return None
@@ -81,17 +81,17 @@ def wrapperOf(value: Any) -> str | None:
     return None
 
 
-def isBeside(name: Any) -> bool:
+def isBeside(name: object) -> bool:
     """True for the key of something that a checkpoint has beside the state dict."""
     return isinstance(name, str) and BESIDE.search(name) is not None
 
 
-def isHolder(value: Any) -> bool:
+def isHolder(value: object) -> bool:
     """True for a tensor, a dict, a list or a tuple."""
     return type(value) in (TensorEntry, dict, list, tuple)
 
 
-def isPlain(value: Any) -> bool:
+def isPlain(value: object) -> bool:
     """True for a number, a text, a bool or None."""
     return value is None or isinstance(value, (bool, int, float, str))
 

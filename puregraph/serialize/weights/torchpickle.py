@@ -10,9 +10,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from puregraph.core.errors import CheckpointError, brief, quote
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 MOST = 1 << 48  # of keys and counts
 STEPS = (300_000, 1 / 8)  # opcodes, and more for each byte of the file
@@ -76,14 +79,27 @@ class TensorEntry(NamedTuple):
 
 
 def rebuildTensor(
-    storage: Any, offset: Any, shape: Any, strides: Any, needsGrad: Any = False, hooks: Any = None, flags: Any = None
+    storage: StorageEntry,
+    offset: Any,
+    shape: Any,
+    strides: Any,
+    needsGrad: Any = False,
+    hooks: Any = None,
+    flags: Any = None,
 ) -> TensorEntry:
     """A tensor of the dtype of its storage."""
     return rebuildTyped(storage, offset, shape, strides, needsGrad, hooks, storage.dtype, flags)
 
 
 def rebuildTyped(
-    storage: Any, offset: Any, shape: Any, strides: Any, needsGrad: Any, hooks: Any, dtype: Any, flags: Any = None
+    storage: StorageEntry,
+    offset: Any,
+    shape: Any,
+    strides: Any,
+    needsGrad: Any,
+    hooks: Any,
+    dtype: Any,
+    flags: Any = None,
 ) -> TensorEntry:
     """A tensor of its own dtype."""
     if flags and any(flags.values()):
@@ -100,7 +116,7 @@ def rebuildParameter(tensor: Any, *settings: Any) -> TensorEntry:
     return tensor
 
 
-def rebuildFromType(function: Any, kind: Any, arguments: Any, state: Any) -> TensorEntry:
+def rebuildFromType(function: Any, kind: object, arguments: Any, state: Any) -> TensorEntry:
     """The tensor of a subclass without data of its own, which is rebuilt by another function of these."""
     return rebuildParameter(callNamed(function, arguments))
 
@@ -120,7 +136,7 @@ def sameTuple(sizes: Any) -> tuple:
     return sizes
 
 
-def deviceName(kind: Any, index: Any = 0) -> str:
+def deviceName(kind: object, index: Any = 0) -> str:
     """The name of a device."""
     if type(kind) is not str or type(index) is not int or len(kind) > 20:
         raise TypeError("wanted a device")
@@ -134,7 +150,7 @@ def callNamed(function: Any, arguments: Any) -> Any:
     return CALLS[function](*arguments)
 
 
-def setItem(target: Any, key: Any, value: Any) -> None:
+def setItem(target: Any, key: object, value: object) -> None:
     """Set an item of a dict.
 
     Raises    CheckpointError for a key that is no text or number, or stands twice
@@ -270,7 +286,7 @@ class PickleMachine:
             raise TypeError("wanted a list")
         target.extend(values)
 
-    def update(self, values: list[Any]) -> None:
+    def update(self, values: Sequence[object]) -> None:
         """Set keys and values of the dict that is the last value."""
         for key, value in zip(values[::2], values[1::2], strict=True):
             setItem(self.stack[-1], key, value)
@@ -281,7 +297,7 @@ class PickleMachine:
         self.stack.append({})
         self.update(values)
 
-    def named(self, module: Any, name: Any) -> None:
+    def named(self, module: Any, name: object) -> None:
         """Push what a name stands for.
 
         Raises    CheckpointError for a name that no state dict needs

@@ -214,7 +214,7 @@ def each(count: int, inner: Transform, axis: int = -1) -> Transform:
     """`inner` for each of `count` runs of the file's arrays, the results concatenated: the directions of a recurrent
     layer."""
 
-    def runs(values: Sequence[Any]) -> list[list[Any]]:
+    def runs(values: Sequence[object]) -> list[list[Any]]:
         size = len(values) // count
         return [list(values[i * size : (i + 1) * size]) for i in range(count)]
 

@@ -77,7 +77,10 @@ def sameFinite(a: np.ndarray, b: np.ndarray) -> bool:
 
 @takes(path=FilePath, arrays=ArraysByName, metadata=optional(TextsByName), dtype=optional(choice(*FLOATS)))
 def writeWeights(
-    path: Any, arrays: Mapping[str, Any], metadata: dict[str, str] | None = None, dtype: str | None = None
+    path: Any,
+    arrays: Mapping[str, Any],
+    metadata: dict[str, str] | None = None,
+    dtype: str | None = None,
 ) -> None:
     """Write arrays by name as `.safetensors`, or as `.npz` of numpy; what the path ends with decides.
 

@@ -411,7 +411,7 @@ class GuardedMemory:
             np.ndarray((*x.shape, x.itemsize), bool, isOurs, offset, (*x.strides, 1))[...] = True
             self.regions[key] = Region(memory, unit, None if isOurs.all() else np.ascontiguousarray(isOurs[::unit]))
 
-    def at(self, what: Any) -> np.ndarray:
+    def at(self, what: object) -> np.ndarray:
         """The copy of an array."""
         return self.copies[id(what)]
 

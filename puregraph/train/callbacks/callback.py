@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from puregraph.core.base.attributes import Settable, checkMethods
 from puregraph.core.base.keywords import KeepsInitArgs
 from puregraph.core.errors import DataError
+
+if TYPE_CHECKING:
+    from puregraph.train.trainer import Trainer
 
 HOOKS = ("onTrainBegin", "onEpochBegin", "onBatchEnd", "onValidationBegin", "onEpochEnd", "onInterrupt", "onTrainEnd")
 FOREIGN = {
@@ -36,35 +39,35 @@ class Callback(KeepsInitArgs, Settable):
     adds: tuple[str, ...] = ()
     options = ("order", "adds")
 
-    def __init_subclass__(cls, **options: Any) -> None:
+    def __init_subclass__(cls, **options: object) -> None:
         super().__init_subclass__(**options)
         checkMethods(cls, HOOKS, "on", FOREIGN)
 
     def __repr__(self) -> str:
         return KeepsInitArgs.written(self)  # also where a callback has an attribute of that name
 
-    def onTrainBegin(self, trainer: Any) -> None:
+    def onTrainBegin(self, trainer: Trainer) -> None:
         """A call of `train` begins, or goes on from a file."""
 
-    def onEpochBegin(self, trainer: Any) -> None:
+    def onEpochBegin(self, trainer: Trainer) -> None:
         """An epoch begins."""
 
-    def onBatchEnd(self, trainer: Any) -> None:
+    def onBatchEnd(self, trainer: Trainer) -> None:
         """A step was taken."""
 
-    def onValidationBegin(self, trainer: Any) -> None:
+    def onValidationBegin(self, trainer: Trainer) -> None:
         """The steps of an epoch were taken; its validation begins, if there is one."""
 
-    def onEpochEnd(self, trainer: Any) -> None:
+    def onEpochEnd(self, trainer: Trainer) -> None:
         """An epoch was finished: its row is `trainer.history[-1]`."""
 
-    def onInterrupt(self, trainer: Any) -> Any:
+    def onInterrupt(self, trainer: Trainer) -> Any:
         """Ctrl-C stopped the training between two steps; a path that is returned is named in the message."""
 
-    def onTrainEnd(self, trainer: Any) -> None:
+    def onTrainEnd(self, trainer: Trainer) -> None:
         """A call of `train` ends, come what may; `trainer.running` says whether it was before its time."""
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, object]:
         """Return the state to save: numbers, texts, lists, dicts, numpy arrays."""
         return {}
 
@@ -78,7 +81,7 @@ class FunctionCallback(Callback):
     def __init__(self, function: Callable[[Any], Any]):
         self.function = function
 
-    def onBatchEnd(self, trainer: Any) -> None:
+    def onBatchEnd(self, trainer: Trainer) -> None:
         self.function(trainer)
 
 

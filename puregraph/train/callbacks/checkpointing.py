@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from puregraph.core.arguments import FilePath, Positive, Text, optional, takes
 from puregraph.core.errors import CheckpointError, DataError
 from puregraph.core.storage.pieces import removePieces
 from puregraph.train.callbacks.monitor import Monitor
+
+if TYPE_CHECKING:
+    from puregraph.train.trainer import Trainer
 
 
 class Checkpoint(Monitor):
@@ -42,7 +45,7 @@ class Checkpoint(Monitor):
         self.path, self.every, self.keep = Path(path), every, keep
         self.files: list[str] = []
 
-    def onTrainBegin(self, trainer: Any) -> None:
+    def onTrainBegin(self, trainer: Trainer) -> None:
         if self.monitor:
             super().onTrainBegin(trainer)
         folder = self.path.absolute().parent
@@ -55,18 +58,18 @@ class Checkpoint(Monitor):
         if isFolder:
             raise DataError(f"Checkpoint: '{self.path}' is a folder; give the path of a file in it")
 
-    def onBatchEnd(self, trainer: Any) -> None:
+    def onBatchEnd(self, trainer: Trainer) -> None:
         if self.every != "epoch" and trainer.step % self.every == 0:
             self.save(trainer)
 
-    def onEpochEnd(self, trainer: Any) -> None:
+    def onEpochEnd(self, trainer: Trainer) -> None:
         if self.every == "epoch" and (not self.monitor or self.isBetter(trainer)):
             self.save(trainer)
 
-    def onInterrupt(self, trainer: Any) -> Any:
+    def onInterrupt(self, trainer: Trainer) -> Any:
         return None if self.monitor else self.save(trainer)
 
-    def save(self, trainer: Any) -> Path | None:
+    def save(self, trainer: Trainer) -> Path | None:
         """Save now, then delete the oldest files beyond `keep` that were saved here; a fast run writes no file."""
         if trainer.fastRun:
             trainer.save(None)
@@ -80,7 +83,7 @@ class Checkpoint(Monitor):
             removePieces(path.with_name(name), [])
         return path
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, object]:
         return {**super().state(), "written": list(self.files)}
 
     def restore(self, state: dict[str, Any]) -> None:

@@ -5,12 +5,17 @@ from __future__ import annotations
 import csv
 import io
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from puregraph.core.arguments import FilePath, takes
 from puregraph.core.errors import CheckpointError, DataError
 from puregraph.core.storage.atomicwrite import whole
 from puregraph.train.callbacks.callback import Callback
+
+if TYPE_CHECKING:
+    from puregraph.core.protocols import StrPath
+    from puregraph.train.history import History
+    from puregraph.train.trainer import Trainer
 
 
 class CsvLog(Callback):
@@ -23,11 +28,11 @@ class CsvLog(Callback):
     """
 
     @takes(path=FilePath)
-    def __init__(self, path: Any):
+    def __init__(self, path: StrPath):
         self.path = Path(path)
         self.names: list[str] = []
 
-    def onTrainBegin(self, trainer: Any) -> None:
+    def onTrainBegin(self, trainer: Trainer) -> None:
         if not trainer.writes:
             return
         try:
@@ -35,7 +40,7 @@ class CsvLog(Callback):
         except CheckpointError as error:
             raise DataError(f"CsvLog: {str(error).replace('save', 'write', 1)}") from error
 
-    def onEpochEnd(self, trainer: Any) -> None:
+    def onEpochEnd(self, trainer: Trainer) -> None:
         if not trainer.writes:
             return
         if not set(trainer.history[-1]) <= set(self.names):
@@ -44,7 +49,7 @@ class CsvLog(Callback):
         with open(self.path, "a", newline="", encoding="utf-8") as file:
             csv.DictWriter(file, self.names, lineterminator="\n").writerow(trainer.history[-1])
 
-    def rewrite(self, history: Any) -> None:
+    def rewrite(self, history: History) -> None:
         """The whole file anew, in place of the old one."""
         self.names = history.names()
         with whole(self.path) as raw:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from puregraph.core import device
 from puregraph.core.arguments import Flag, Natural, Text, takes
 from puregraph.core.errors import CheckpointError
 from puregraph.train.callbacks.monitor import Monitor, waitedFrom
+
+if TYPE_CHECKING:
+    from puregraph.graph.graph import Graph
+    from puregraph.train.trainer import Trainer
 
 
 class EarlyStop(Monitor):
@@ -35,12 +39,12 @@ class EarlyStop(Monitor):
         self.epoch = 0  # the best one
         self.arrays: dict[str, Any] = {}
 
-    def onTrainBegin(self, trainer: Any) -> None:
+    def onTrainBegin(self, trainer: Trainer) -> None:
         super().onTrainBegin(trainer)
         if trainer.isFresh:
             self.best, self.waited, self.epoch, self.arrays = math.nan, 0, 0, {}
 
-    def onEpochEnd(self, trainer: Any) -> None:
+    def onEpochEnd(self, trainer: Trainer) -> None:
         isBetter = self.isBetter(trainer)
         self.waited = 0 if isBetter else self.waited + 1
         if isBetter and self.restores:
@@ -49,14 +53,14 @@ class EarlyStop(Monitor):
             times = f"{self.waited} epoch{'s' * (self.waited > 1)}"
             trainer.stop(f"{self.monitor} has not improved on {self.best:.4g} for {times}")
 
-    def onTrainEnd(self, trainer: Any) -> None:
+    def onTrainEnd(self, trainer: Trainer) -> None:
         isOver = trainer.epoch >= trainer.until or trainer.stopped
         if self.arrays and isOver and not trainer.running and self.epoch < trainer.epoch:
             for name, stored in storedOf(trainer.net).items():
                 stored.data = device.toDevice(self.arrays[name])
             trainer.progress.say(f"restored the best weights (epoch {self.epoch})")
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, object]:
         kept = {"epoch": self.epoch, "arrays": self.arrays} if self.arrays else {}
         return {**super().state(), "waited": self.waited, **kept}
 
@@ -68,11 +72,11 @@ class EarlyStop(Monitor):
         self.waited, self.epoch, self.arrays = waited, int(state.get("epoch", 0)), arrays
 
 
-def storedOf(net: Any) -> dict[str, Any]:
+def storedOf(net: Graph) -> dict[str, Any]:
     """Every parameter and running statistic by its path."""
     return {**net.params, **{f"state {path}": state for path, state in net.states.items()}}
 
 
-def copiesOf(net: Any) -> dict[str, Any]:
+def copiesOf(net: Graph) -> dict[str, Any]:
     """Copies of all of them, on the host."""
     return {name: device.toHost(stored.materialize()).copy() for name, stored in storedOf(net).items()}

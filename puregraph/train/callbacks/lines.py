@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
 
 LEFTOUT = ("epoch", "step", "rate", "seconds")  # of the figures in the middle of a line
 
@@ -49,7 +53,7 @@ def speed(perSecond: float) -> str:
     return f"{perSecond / 1000:.1f}k/s" if perSecond < 1e6 else f"{perSecond / 1e6:.1f}M/s"
 
 
-def figures(row: dict[str, Any]) -> list[tuple[str, str]]:
+def figures(row: Mapping[str, object]) -> list[tuple[str, str]]:
     """The names and values that stand between the number of an epoch and its rate."""
     return [(name, number(value)) for name, value in row.items() if name not in LEFTOUT]
 

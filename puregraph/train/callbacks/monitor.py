@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING
 
 from puregraph.core.arguments import NotNegative, Text, choice, takes
 from puregraph.core.errors import CheckpointError, DataError
 from puregraph.train.callbacks.callback import Callback
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from puregraph.train.trainer import Trainer
 
 DIRECTIONS = ("auto", "min", "max")
 
@@ -27,7 +33,7 @@ class Monitor(Callback):
         self.monitor, self.mode, self.least = monitor, mode, least
         self.best = math.nan
 
-    def onTrainBegin(self, trainer: Any) -> None:
+    def onTrainBegin(self, trainer: Trainer) -> None:
         self.check(trainer.figureNames())
 
     def check(self, names: list[str]) -> None:
@@ -39,7 +45,7 @@ class Monitor(Callback):
                 f"{type(self).__name__}: wanted one of {', '.join(names)}, got monitor {self.monitor!r}{hint}"
             )
 
-    def isBetter(self, trainer: Any) -> bool:
+    def isBetter(self, trainer: Trainer) -> bool:
         """Look at the last row; a first figure is the best so far, unless it is the worst that there is, or nan."""
         row = trainer.history[-1]
         self.check(list(row))
@@ -56,7 +62,7 @@ class Monitor(Callback):
         ways = {metric.name: metric.better for metric in trainer.metrics}
         return ways.get(self.monitor.removeprefix("val "), "min")
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, object]:
         return {"best": None if math.isnan(self.best) else self.best}
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -66,7 +72,7 @@ class Monitor(Callback):
         self.best = math.nan if best is None else best
 
 
-def waitedFrom(owner: Monitor, state: dict[str, Any]) -> int:
+def waitedFrom(owner: Monitor, state: Mapping[str, object]) -> int:
     """Return the saved number of epochs without an improvement.
 
     Raises    CheckpointError for anything else

@@ -7,11 +7,14 @@ import shutil
 import sys
 import time
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from puregraph.core.errors import DataError
 from puregraph.train.callbacks.callback import Callback
 from puregraph.train.callbacks.lines import clock, epochLine, figures, inRows, rate, shown, speed
+
+if TYPE_CHECKING:
+    from puregraph.train.trainer import Trainer
 
 REFRESH = 0.1  # seconds between two looks of the bar
 WIDE, NARROW = 30, 8  # columns of the bar, at most and at least
@@ -40,7 +43,7 @@ class Lines(Progress):
         with suppress(OSError, ValueError):  # a full disk or a reader that left must not end hours of training
             print(text, flush=True)
 
-    def onEpochEnd(self, trainer: Any) -> None:
+    def onEpochEnd(self, trainer: Trainer) -> None:
         pairs = epochLine(trainer.history[-1], trainer.until)
         rows = inRows(pairs, self.width())
         indent = " " * (len(shown(pairs[0])) + 2)
@@ -64,7 +67,7 @@ class Bar(Progress):
         self.live = Live(console=self.console, auto_refresh=False, transient=True)
         self.shown = self.begun = 0.0
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple:
         return type(self), ()  # a terminal cannot be copied: the copy looks for its own
 
     def say(self, text: str) -> None:
@@ -73,18 +76,18 @@ class Bar(Progress):
     def notice(self, text: str) -> None:
         self.say(text)
 
-    def onTrainBegin(self, trainer: Any) -> None:
+    def onTrainBegin(self, trainer: Trainer) -> None:
         self.begun, self.first = time.perf_counter(), doneOf(trainer)
         self.live.start()
 
-    def onEpochBegin(self, trainer: Any) -> None:
+    def onEpochBegin(self, trainer: Trainer) -> None:
         self.show(trainer)
 
-    def onBatchEnd(self, trainer: Any) -> None:
+    def onBatchEnd(self, trainer: Trainer) -> None:
         if time.perf_counter() - self.shown >= REFRESH or trainer.position == trainer.count:
             self.show(trainer)
 
-    def onEpochEnd(self, trainer: Any) -> None:
+    def onEpochEnd(self, trainer: Trainer) -> None:
         from rich.text import Text
 
         pairs = epochLine(trainer.history[-1], trainer.until)
@@ -95,10 +98,10 @@ class Bar(Progress):
             self.console.print(text)
         self.show(trainer)
 
-    def onTrainEnd(self, trainer: Any) -> None:
+    def onTrainEnd(self, trainer: Trainer) -> None:
         self.live.stop()
 
-    def show(self, trainer: Any) -> None:
+    def show(self, trainer: Trainer) -> None:
         """Draw the live line: what fits into the terminal, the least wanted left out first."""
         from rich.progress_bar import ProgressBar
         from rich.table import Table
@@ -121,7 +124,7 @@ class Bar(Progress):
         grid.add_row(Text(head, "bold"), *parts)
         self.live.update(grid, refresh=True)
 
-    def tail(self, trainer: Any) -> list[str]:
+    def tail(self, trainer: Trainer) -> list[str]:
         """The figures behind the bar, the most wanted first."""
         passed = time.perf_counter() - self.begun
         done = doneOf(trainer) - self.first
@@ -144,16 +147,16 @@ class NotebookLine(Lines, Bar):
     def __init__(self) -> None:
         self.shown = self.begun = 0.0
 
-    def onTrainBegin(self, trainer: Any) -> None:
+    def onTrainBegin(self, trainer: Trainer) -> None:
         from IPython.display import display  # there: a kernel of its is running
 
         self.begun, self.first = time.perf_counter(), doneOf(trainer)
         self.handle = display({"text/html": ""}, raw=True, display_id=True)
 
-    def onTrainEnd(self, trainer: Any) -> None:
+    def onTrainEnd(self, trainer: Trainer) -> None:
         self.handle.update({"text/html": ""}, raw=True)
 
-    def show(self, trainer: Any) -> None:
+    def show(self, trainer: Trainer) -> None:
         self.shown = time.perf_counter()
         if trainer.epoch < trainer.until:
             position = f"{trainer.position}/{trainer.count or '?'}"
@@ -172,7 +175,7 @@ def roomFor(head: str, tail: list[str], width: int) -> int:
     return width - len(head) - sum(len(text) + 2 for text in tail) - 2
 
 
-def doneOf(trainer: Any) -> int:
+def doneOf(trainer: Trainer) -> int:
     """Return the number of finished steps."""
     return trainer.epoch * (trainer.count or 0) + trainer.position
 
@@ -185,7 +188,7 @@ def styleOf(name: str) -> str:
 KINDS = {"bar": Bar, "lines": Lines, "none": Progress}  # a NotebookLine has no name: it needs a kernel
 
 
-def progressFrom(value: Any) -> Progress:
+def progressFrom(value: object) -> Progress:
     """A Progress by name: "bar", "lines", "none", or "auto": a bar in a terminal that can show one, in a notebook
     a live line, else lines.
 

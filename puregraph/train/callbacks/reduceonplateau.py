@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING
 
 from puregraph.core.arguments import Fraction, Natural, NotNegative, Text, takes
 from puregraph.core.errors import plural
 from puregraph.train.callbacks.lines import rate
 from puregraph.train.callbacks.monitor import Monitor, waitedFrom
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from puregraph.train.trainer import Trainer
 
 
 class ReduceOnPlateau(Monitor):
@@ -35,12 +40,12 @@ class ReduceOnPlateau(Monitor):
         self.factor, self.patience, self.lowest = factor, patience, lowest
         self.waited = 0
 
-    def onTrainBegin(self, trainer: Any) -> None:
+    def onTrainBegin(self, trainer: Trainer) -> None:
         super().onTrainBegin(trainer)
         if trainer.isFresh:
             self.best, self.waited = math.nan, 0
 
-    def onEpochEnd(self, trainer: Any) -> None:
+    def onEpochEnd(self, trainer: Trainer) -> None:
         self.waited = 0 if self.isBetter(trainer) else self.waited + 1
         before = trainer.optimizer.learnRate
         after = max(before * self.factor, self.lowest)
@@ -56,7 +61,7 @@ class ReduceOnPlateau(Monitor):
             f"learning rate {rate(before)} -> {rate(after)}"
         )
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, object]:
         return {**super().state(), "waited": self.waited}
 
     def restore(self, state: dict[str, Any]) -> None:

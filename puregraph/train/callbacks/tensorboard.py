@@ -5,12 +5,16 @@ from __future__ import annotations
 import importlib.util
 import math
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from puregraph.core import device
 from puregraph.core.arguments import FilePath, Flag, takes
 from puregraph.core.errors import ArgumentError, DataError
 from puregraph.train.callbacks.callback import Callback
+
+if TYPE_CHECKING:
+    from puregraph.core.protocols import StrPath
+    from puregraph.train.trainer import Trainer
 
 
 class TensorBoard(Callback):
@@ -32,17 +36,17 @@ class TensorBoard(Callback):
     """
 
     @takes(folder=FilePath, histograms=Flag)
-    def __init__(self, folder: Any, histograms: bool = True):
+    def __init__(self, folder: StrPath, histograms: bool = True):
         if importlib.util.find_spec("tensorboardX") is None:
             raise ArgumentError("TensorBoard: tensorboardX writes its files: pip install puregraph[tensorboard]")
         self.folder, self.histograms = Path(folder), histograms
         self.writer: Any = None
 
-    def onTrainBegin(self, trainer: Any) -> None:
+    def onTrainBegin(self, trainer: Trainer) -> None:
         if trainer.writes:
             self.open(trainer)
 
-    def open(self, trainer: Any) -> None:
+    def open(self, trainer: Trainer) -> None:
         """Begin a file."""
         from tensorboardX import SummaryWriter  # takes a tenth of a second: where something is written
 
@@ -55,7 +59,7 @@ class TensorBoard(Callback):
             listing = "\n".join(f"    {line}" for line in str(trainer.net).splitlines())  # as Markdown has code
             self.writer.add_text("network", listing, 0)
 
-    def onEpochEnd(self, trainer: Any) -> None:
+    def onEpochEnd(self, trainer: Trainer) -> None:
         if not trainer.writes:
             return
         if self.writer is None:  # the process that wrote is lost
@@ -76,7 +80,7 @@ class TensorBoard(Callback):
             if math.isfinite(host.sum()):
                 self.writer.add_histogram(tag, host, step)
 
-    def onTrainEnd(self, trainer: Any) -> None:
+    def onTrainEnd(self, trainer: Trainer) -> None:
         if self.writer is not None:
             self.writer.close()
             self.writer = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -10,6 +10,10 @@ from puregraph.core import device
 from puregraph.core.arguments import Probability, takes
 from puregraph.core.errors import CheckpointError
 from puregraph.train.callbacks.callback import Callback
+
+if TYPE_CHECKING:
+    from puregraph.graph.graph import Graph
+    from puregraph.train.trainer import Trainer
 
 
 class WeightAverage(Callback):
@@ -34,11 +38,11 @@ class WeightAverage(Callback):
         self.isShown = False  # whether the network has the averages, and the parameters are kept here
         self.arrays: dict[str, Any] = {}
 
-    def onEpochBegin(self, trainer: Any) -> None:
+    def onEpochBegin(self, trainer: Trainer) -> None:
         if self.isShown:
             self.exchange(trainer.net)
 
-    def onBatchEnd(self, trainer: Any) -> None:
+    def onBatchEnd(self, trainer: Trainer) -> None:
         share = 1 - min(self.decay, (1 + self.steps) / (10 + self.steps))
         self.steps += 1
         for path, param in trainer.net.params.items():
@@ -53,14 +57,14 @@ class WeightAverage(Callback):
                     average += share * (now - average)
                     self.arrays[path] = average
 
-    def onValidationBegin(self, trainer: Any) -> None:
+    def onValidationBegin(self, trainer: Trainer) -> None:
         if not self.isShown:
             self.exchange(trainer.net)
 
-    def onEpochEnd(self, trainer: Any) -> None:
+    def onEpochEnd(self, trainer: Trainer) -> None:
         self.onValidationBegin(trainer)
 
-    def exchange(self, net: Any) -> None:
+    def exchange(self, net: Graph) -> None:
         """Give the network the arrays that are kept here, and keep those that it had."""
         params = net.params
         for path, array in self.arrays.items():
@@ -69,7 +73,7 @@ class WeightAverage(Callback):
             self.arrays[path] = kept
         self.isShown = not self.isShown
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, object]:
         return {"steps": self.steps, "isShown": self.isShown, "arrays": dict(self.arrays)}
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -81,6 +85,6 @@ class WeightAverage(Callback):
         self.arrays = {path: array.copy() for path, array in dict(arrays or {}).items()}
 
 
-def isAlike(one: Any, other: Any) -> bool:
+def isAlike(one: Any, other: object) -> bool:
     """True if two arrays are on the same device."""
     return device.isDeviceArray(one) == device.isDeviceArray(other)

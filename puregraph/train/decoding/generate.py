@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,6 +15,10 @@ from puregraph.modules.embedding import Position
 from puregraph.train.decoding.sampling import drawToken
 from puregraph.train.modes import inMode
 from puregraph.train.objective import Objective
+
+if TYPE_CHECKING:
+    from puregraph.core.protocols import AnyArray
+    from puregraph.graph.graph import Graph
 
 NOISE = 1e-5  # of the largest score: less is no other result
 
@@ -114,7 +118,7 @@ class NextToken:
             )
         return scores
 
-    def passed(self, window: np.ndarray) -> Any:
+    def passed(self, window: np.ndarray) -> AnyArray:
         """Run the network; the result stays on the device."""
         return self.objective.run(self.objective.prepare(Batch([window], [], len(window))))[1][0]
 
@@ -150,7 +154,7 @@ def promptsFrom(prompt: Any) -> tuple[list[list[int]], bool]:
     return [idsOf(text) for text in ([prompt] if isOne else prompt)], isOne
 
 
-def idsOf(text: Any) -> list[int]:
+def idsOf(text: str) -> list[int]:
     """Return the ids of one text.
 
     Raises    DataError for anything else, and for an empty text
@@ -166,7 +170,7 @@ def idsOf(text: Any) -> list[int]:
     return ids.tolist()
 
 
-def lengthOf(net: Any, length: int | None, whole: int) -> int:
+def lengthOf(net: Graph, length: int | None, whole: int) -> int:
     """Return the number of tokens that the network sees: `length`, or else its positions, or else the full text.
 
     Raises    DataError for more tokens than positions
@@ -177,7 +181,7 @@ def lengthOf(net: Any, length: int | None, whole: int) -> int:
     return length or min(positions, default=whole)
 
 
-def vocabularyOf(net: Any, count: int, length: int) -> int:
+def vocabularyOf(net: Graph, count: int, length: int) -> int:
     """Return the number of tokens that the network scores.
 
     Raises    DataError for a network of another kind, ShapeError for one that does not take tokens

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 
 def drawToken(
-    scores: np.ndarray, rng: Any, temperature: float = 1.0, topK: int | None = None, topP: float = 1.0
+    scores: np.ndarray, rng: np.random.Generator, temperature: float = 1.0, topK: int | None = None, topP: float = 1.0
 ) -> int:
     """A token with probability softmax(scores / temperature), among the likeliest; for temperature 0 the likeliest.
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from puregraph.core import device
 from puregraph.core.arguments import Number, Whole, optional, takes
 from puregraph.train.metrics.metric import Metric, decisions, isOneHot, labelled
+
+if TYPE_CHECKING:
+    from typing import Any
 
 
 class Accuracy(Metric):
@@ -58,7 +61,7 @@ class Accuracy(Metric):
         taken, there = decisions(prediction, target, self)
         return np.sum((taken == there) & ~np.isnan(prediction)), target.size
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, object]:
         return {**super().state(), "decisions": self.decisions.copy(), "isOneHot": self.isOneHot}
 
     def restore(self, state: dict[str, Any]) -> None:

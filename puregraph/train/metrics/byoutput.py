@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from puregraph.core.errors import DataError
 from puregraph.train.metrics.metric import Metric
 
+if TYPE_CHECKING:
+    from puregraph.graph.graph import Graph
+    from puregraph.graph.module import Module
 
-def metricsFrom(metrics: Any, net: Any, cost: Any) -> Iterable[Metric]:
+
+def metricsFrom(metrics: Any, net: Graph, cost: Module) -> Iterable[Metric]:
     """Convert a dict of metrics, or lists of metrics, by output to a list; other values are returned unchanged.
 
     Every metric uses its output and that output's target, and is named like `"digit accuracy"` in the history.

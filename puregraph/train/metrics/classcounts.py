@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -10,6 +10,9 @@ from puregraph.core import device
 from puregraph.core.arguments import Natural, Number, Positive, Whole, choice, optional, takes
 from puregraph.core.errors import ArgumentError, DataError
 from puregraph.train.metrics.metric import Metric, decisions, isOneHot, labelled
+
+if TYPE_CHECKING:
+    from typing import Any
 
 
 class ClassCounts(Metric):
@@ -120,7 +123,7 @@ class ClassCounts(Metric):
         """Numerator and denominator for each class."""
         raise NotImplementedError(f"{type(self).__name__} is no figure: write ratio(self, both, taken, there)")
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, object]:
         return {**super().state(), "isOneHot": self.isOneHot}
 
     def restore(self, state: dict[str, Any]) -> None:

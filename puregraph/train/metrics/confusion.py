@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -10,6 +10,9 @@ from puregraph.core.arguments import Number, Positive, Whole, optional, takes
 from puregraph.core.errors import ArgumentError, DataError
 from puregraph.core.late import Late
 from puregraph.train.metrics.metric import Metric, decisions, labelled
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 class Confusion(Metric):
@@ -25,8 +28,8 @@ class Confusion(Metric):
               number of names than of classes
     """
 
-    _repr_html_: Any = Late("puregraph.draw.notebook", "confusionHtml")
-    plot: Any = Late("puregraph.draw.charts.plots", "plotConfusion")
+    _repr_html_ = Late("puregraph.draw.notebook", "confusionHtml")
+    plot = Late("puregraph.draw.charts.plots", "plotConfusion")
 
     @takes(classes=Positive, axis=Whole, ignore=optional(Whole), threshold=Number)
     def __init__(
@@ -36,7 +39,7 @@ class Confusion(Metric):
         ignore: int | None = None,
         which: int = 0,
         name: str | None = None,
-        names: Any = None,
+        names: Sequence[str] | None = None,
         threshold: float = 0.0,
     ):
         self.classes, self.axis, self.ignore, self.threshold = classes, axis, ignore, threshold

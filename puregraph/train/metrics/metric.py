@@ -16,6 +16,8 @@ from puregraph.ops.gather.labels import labelFault, positionOf
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
+    from puregraph.core.protocols import AnyArray
+
 
 class Metric(ChecksKeywords):
     """A ratio of two sums, to which every batch adds; a subclass says what it adds.
@@ -53,7 +55,7 @@ class Metric(ChecksKeywords):
         """Return the sums that a batch adds: numerator and denominator."""
         raise NotImplementedError(f"{type(self).__name__} counts nothing: write share(self, prediction, target)")
 
-    def chosen(self, arrays: list[Any], what: str) -> Any:
+    def chosen(self, arrays: list[Any], what: str) -> AnyArray:
         """Return the output or target that this metric uses; `what` is "outputs" or "targets"."""
         which = self.which if self.target is None or what == "outputs" else self.target
         if which >= len(arrays):
@@ -65,7 +67,7 @@ class Metric(ChecksKeywords):
         over, under = self.sums
         return float(over / under) if under else float("nan")
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, object]:
         """The running sums, to be saved."""
         return {"sums": self.sums.copy()}
 

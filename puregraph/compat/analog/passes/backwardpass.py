@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from puregraph.autodiff.tape.engine import run
 from puregraph.autodiff.tape.gradmode import MODE
@@ -20,6 +20,11 @@ from puregraph.compat.analog.structure.nodelabels import kind_of
 from puregraph.core.errors import AutoDiffException, GraphError, ShapeError, addLocation
 from puregraph.graph.node import Node, located
 
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+    from puregraph.compat.analog.backwardgraph import EditableBackwardGraph
+
 
 class PassNode(TapeNode):
     """A node of a backward graph in one pass: output i receives what the source of its i-th edge gave, as one value."""
@@ -27,27 +32,27 @@ class PassNode(TapeNode):
     __slots__ = ("incoming", "node", "one")
     locates_errors = True
 
-    def __init__(self, one: BackwardPass, node: Any, incoming: tuple[Edge, ...]):
+    def __init__(self, one: BackwardPass, node: Hashable, incoming: tuple[Edge, ...]):
         super().__init__((), max(1, len(incoming)))
         self.one, self.node, self.incoming = one, node, incoming
 
     def name(self) -> str:
         return self.one.graph.name_of(self.node)
 
-    def apply(self, *grads: Any) -> Any:
+    def apply(self, *grads: ArgsKwargs) -> Any:
         return (self.one.step(self.node, self.incoming, grads),) * len(self.edges)
 
 
 class BackwardPass:
     """One backward pass: its graph, the gradients so far, and every node's incoming and outgoing gradients if kept."""
 
-    def __init__(self, graph: Any, residuals: Any, keep: bool = False):
+    def __init__(self, graph: EditableBackwardGraph, residuals: Any, keep: bool = False):
         self.graph, self.residuals, self.keep = graph, residuals, keep
         self.params = ParamGrads()
         self.routing = Routing(residuals, graph._owner_of, graph.name_of)
-        self.start: Any = None
-        self.results: dict[Any, ArgsKwargs | None] = {}
-        self.arrived: dict[Any, ArgsKwargs] = {}
+        self.start: Hashable = None
+        self.results: dict[Hashable, ArgsKwargs | None] = {}
+        self.arrived: dict[Hashable, ArgsKwargs] = {}
 
     def run(self, plan: ExecutionPlan, grads: ArgsKwargs) -> BackwardPass:
         """Run a plan, whose first node is given `grads`."""
@@ -55,7 +60,7 @@ class BackwardPass:
         steps = {
             node: PassNode(self, node, () if node == plan.start else edges) for node, edges, _ in reversed(plan.steps)
         }
-        readers: dict[Any, list[tuple[TapeNode, int]]] = {node: [] for node in steps}
+        readers: dict[Hashable, list[tuple[TapeNode, int]]] = {node: [] for node in steps}
         for step in steps.values():
             for i, edge in enumerate(step.incoming):
                 readers[edge.source].append((step, i))
@@ -65,7 +70,7 @@ class BackwardPass:
         run(seeds, retain_graph=True, create_graph=MODE.enabled)
         return self
 
-    def step(self, node: Any, edges: tuple[Edge, ...], grads: tuple) -> ArgsKwargs | None:
+    def step(self, node: Hashable, edges: tuple[Edge, ...], grads: tuple) -> ArgsKwargs | None:
         """Compute a node's gradients from its sources' gradients; None if no gradient reaches it."""
         if node == self.start:
             arriving = grads[0]

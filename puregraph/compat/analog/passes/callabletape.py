@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,6 +19,11 @@ from puregraph.compat.analog.structure.nodelabels import label_of
 from puregraph.core.accumulate import combine
 from puregraph.core.errors import AutoDiffException
 from puregraph.graph.function import HOLE, Context, Function, Keyword, isHole
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Sequence
+
+    from puregraph.core.protocols import AnyArray
 
 ADVICE = (
     "compute with operators and numpy functions on what it is given, write a Function, "
@@ -52,7 +57,7 @@ def call(function: Callable[..., Any], inputs: ArgsKwargs) -> ArgsKwargs:
     return ArgsKwargs.to_args_kwargs_object(function(*inputs.args, **inputs.kwargs))
 
 
-def recorded(function: Callable[..., Any], inputs: ArgsKwargs, node: Any) -> Used:
+def recorded(function: Callable[..., Any], inputs: ArgsKwargs, node: Hashable) -> Used:
     """Run a callable on the leaves of a tape: its output values, and a pullback along the tape.
 
     A value that cannot have a gradient (an integer, a bool) is passed on unchanged.
@@ -109,7 +114,7 @@ def back_along_tape(
     return ArgsKwargs([grad_of(v) for v in inputs.args], {name: grad_of(v) for name, v in inputs.kwargs.items()})
 
 
-def grad_of(value: Any) -> Any:
+def grad_of(value: Variable) -> AnyArray:
     """The summed gradient of an input; None if no gradient reached it."""
     gradient = value.grad if isinstance(value, Variable) else None
     return data_of(combine(gradient) if gradient else None) if isinstance(gradient, list) else data_of(gradient)
@@ -132,7 +137,7 @@ def unrecorded(function: Any, why: Exception) -> Pull:
     return pull
 
 
-def not_recorded(function: Any, pairs: list[tuple[Any, Any]], leaves: list[Any]) -> ArgsKwargs:
+def not_recorded(function: Any, pairs: list[tuple[Any, Any]], leaves: Sequence[object]) -> ArgsKwargs:
     """No gradient, for a callable none of whose results was recorded: right if it took nothing that can have one.
 
     Raises    AutoDiffException if it took such a value, and gave a bare one that came about off the tape
@@ -144,7 +149,7 @@ def not_recorded(function: Any, pairs: list[tuple[Any, Any]], leaves: list[Any])
     return ArgsKwargs()
 
 
-def leaf(value: Any) -> Any:
+def leaf(value: object) -> Any:
     """A value as a leaf of a tape, if it can have a gradient."""
     return Variable(value, requires_grad=True) if can_differ(value) else value
 
@@ -154,6 +159,6 @@ def number(g: Any) -> Any:
     return np.float64(g) if isinstance(g, (int, float)) else g
 
 
-def data_of(value: Any) -> Any:
+def data_of(value: object) -> Any:
     """The value itself, without its tape."""
     return value.data if isinstance(value, Variable) else value

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from puregraph.compat.analog.argskwargs import ArgsKwargs
 from puregraph.compat.analog.passes.nodekinds import checked
@@ -17,6 +17,11 @@ from puregraph.graph import Graph
 from puregraph.graph.backward import inputNames, needsOf
 from puregraph.graph.lastpass import Pass
 from puregraph.graph.steps import ABSENT, GraphStep, Steps
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Sequence
+
+    from puregraph.graph.node import Node
 
 
 class NoForwardPassError(AutoDiffException, ValueError):
@@ -37,7 +42,7 @@ class GraphSource:
 
     def __init__(self, graph: Graph, steps: Steps):
         self.graph, self.steps = graph, steps
-        self.index: dict[Any, int] = {step.node: i for i, step in enumerate(steps.items)}
+        self.index: dict[Hashable, int] = {step.node: i for i, step in enumerate(steps.items)}
         self.maker: dict[int, tuple[Any, int]] = {n: (GraphEnum.INPUT, i) for i, n in enumerate(steps.inputs)}
         for step in steps.items:
             self.maker.update({n: (step.node, slot) for slot, n in enumerate(step.visible)})
@@ -45,9 +50,9 @@ class GraphSource:
         self.known: list[tuple[bool, ...]] = []
         self._rules: dict[int, Any] = {}
 
-    def edges(self) -> dict[Any, list[tuple[int, Any, int]]]:
+    def edges(self) -> dict[Hashable, list[tuple[int, Any, int]]]:
         """Map each node, and INPUT, to (slot, reader, argument) of every reader of its outputs, in forward order."""
-        readers: dict[Any, list[tuple[int, Any, int]]] = {GraphEnum.INPUT: [], **{node: [] for node in self.index}}
+        readers: dict[Hashable, list[tuple[int, Any, int]]] = {GraphEnum.INPUT: [], **{node: [] for node in self.index}}
         for step in self.steps.items:
             for argument, number in enumerate(step.args[: step.inputs]):
                 if number != ABSENT:
@@ -61,7 +66,7 @@ class GraphSource:
     def step(self, node: Any) -> GraphStep:
         return self.steps.items[self.index[node]]
 
-    def input_label(self, node: Any, position: int) -> str:
+    def input_label(self, node: Hashable, position: int) -> str:
         """The suffix of a node's input in listings; nothing for the only input."""
         if node is GraphEnum.OUTPUT:
             names = [self.steps.names[n] for n in self.steps.outputs]
@@ -72,7 +77,7 @@ class GraphSource:
             return f"[{position}]"
         return label_in(names, position)
 
-    def output_label(self, node: Any, position: int) -> str:
+    def output_label(self, node: Hashable, position: int) -> str:
         """The suffix of a node's output in listings; nothing for the only output."""
         if node is GraphEnum.INPUT:
             names = [self.steps.names[n] for n in self.steps.inputs]
@@ -125,21 +130,21 @@ class GraphResiduals:
         self.source, self.values = source, last.values
         self.needs = source.needs()
 
-    def __contains__(self, node: Any) -> bool:
+    def __contains__(self, node: Hashable) -> bool:
         return isinstance(node, GraphEnum) or node in self.source.index
 
-    def rank(self, node: Any) -> float:
+    def rank(self, node: Hashable) -> float:
         if node is GraphEnum.OUTPUT:
             return len(self.source.steps.items)
         return self.source.index.get(node, float("inf"))
 
-    def _numbers(self, node: Any) -> Any:
+    def _numbers(self, node: Hashable) -> Sequence[int]:
         steps = self.source.steps
         if isinstance(node, GraphEnum):
             return steps.inputs if node is GraphEnum.INPUT else steps.outputs
         return self.source.step(node).visible
 
-    def outputs(self, node: Any) -> ArgsKwargs:
+    def outputs(self, node: Hashable) -> ArgsKwargs:
         return ArgsKwargs([self.values[n] for n in self._numbers(node)])
 
     @property
@@ -150,7 +155,7 @@ class GraphResiduals:
         """Nothing: every edge of such a graph says which argument it carries."""
         return []
 
-    def taken_from(self, consumer: Any, source: Any) -> list[tuple[int, Taken]]:
+    def taken_from(self, consumer: Hashable, source: Hashable) -> list[tuple[int, Taken]]:
         """The arguments that one node takes from another; for an edge added without a position or name."""
         steps = self.source.steps
         if consumer is GraphEnum.OUTPUT:
@@ -168,14 +173,14 @@ class GraphResiduals:
             if origin is not None and origin[0] is source
         ]
 
-    def record(self, node: Any) -> Any:
+    def record(self, node: Node) -> Any:
         """Inputs and outputs of a node in the forward pass."""
         if isinstance(node, GraphEnum):
             return None
         step = self.source.step(node)
         return ArgsKwargs([self.values[n] for n in step.args[: step.inputs]]), self.outputs(node)
 
-    def pull(self, node: Any, grads: ArgsKwargs, params: ParamGrads) -> ArgsKwargs:
+    def pull(self, node: Node, grads: ArgsKwargs, params: ParamGrads) -> ArgsKwargs:
         i = self.source.index[node]
         step, needs = self.source.steps.items[i], self.needs[i]
         if not any(needs):

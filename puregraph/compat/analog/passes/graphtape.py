@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from puregraph.autodiff.tape.functionapply import apply
 from puregraph.autodiff.tape.modulebackward import run_graph
@@ -16,6 +16,9 @@ from puregraph.graph import Graph
 from puregraph.graph.function import Function
 from puregraph.graph.module import Module
 from puregraph.graph.node import Node
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
 
 
 def use_on_tape(node: Any, arguments: ArgsKwargs, path: str) -> ArgsKwargs:
@@ -39,7 +42,7 @@ def use_on_tape(node: Any, arguments: ArgsKwargs, path: str) -> ArgsKwargs:
     return ArgsKwargs.to_args_kwargs_object(module(*arguments.args, **arguments.kwargs))
 
 
-def rule_of(node: Any) -> str | None:
+def rule_of(node: Hashable) -> str | None:
     """The rule that a Node asks for by name."""
     return getattr(node, "rule", None) if isinstance(node, Node) else None
 

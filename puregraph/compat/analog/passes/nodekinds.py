@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from puregraph.compat.analog.argskwargs import ArgsKwargs
 from puregraph.compat.analog.occurrence import Occurrence
@@ -20,8 +20,13 @@ from puregraph.graph.function import Function
 from puregraph.graph.module import Module
 from puregraph.graph.node import Node
 
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Sequence
 
-def use(node: Any, inputs: ArgsKwargs, is_training: bool, rank: int) -> Used:
+    from puregraph.core.protocols import AnyArray
+
+
+def use(node: Hashable, inputs: ArgsKwargs, is_training: bool, rank: int) -> Used:
     """Run a node: its outputs, and how gradients get through it.
 
     A puregraph Module or Function brings its rule; anything else with a `backward` is asked for that; a graph runs
@@ -84,7 +89,7 @@ def use_module(module: Module, inputs: ArgsKwargs, rank: int, rule_name: str | N
     return ArgsKwargs(outputs[:count]), pull
 
 
-def checked(grads: tuple, needs: tuple[bool, ...], arguments: Any) -> list[Any]:
+def checked(grads: tuple, needs: tuple[bool, ...], arguments: Sequence[AnyArray | None]) -> list[AnyArray | None]:
     """The gradients that are needed, each of its argument's shape."""
     for i, (g, needed) in enumerate(zip(grads, needs)):
         if needed and g is not None and shapeOf(g) != shapeOf(arguments[i]):
@@ -147,7 +152,7 @@ def keywords(function: Callable) -> tuple[str, ...]:
     return tuple(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)
 
 
-def call_on_gradients(node: Any, grads: ArgsKwargs) -> ArgsKwargs:
+def call_on_gradients(node: Hashable, grads: ArgsKwargs) -> ArgsKwargs:
     """A node that only stands in the backward graph: its `backward`, or itself, on the gradients."""
     module = node.module if isinstance(node, (Node, Occurrence)) else node
     if has_backward(module):

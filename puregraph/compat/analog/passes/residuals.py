@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from puregraph.compat.analog.argskwargs import ArgsKwargs, InputOutput
 from puregraph.compat.analog.structure.edges import Edge, Port
 from puregraph.compat.analog.structure.graphenum import GraphEnum
 from puregraph.core.accumulate import combine
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
 
 Pull = Callable[[ArgsKwargs, "ParamGrads"], ArgsKwargs]  # gradients of a node's outputs -> those of its inputs
 
@@ -34,7 +38,7 @@ class Record(InputOutput):
         super().__init__(inputs, outputs)
         self.taken, self.pull, self.rank = taken, pull, rank
         self._by_edge: dict[Edge, list[tuple[int, Taken]]] | None = None
-        self._by_source: dict[Any, list[tuple[int, Taken]]] = {}
+        self._by_source: dict[Hashable, list[tuple[int, Taken]]] = {}
 
     def index(self) -> None:
         by_edge, by_source = defaultdict(list), defaultdict(list)
@@ -49,7 +53,7 @@ class Record(InputOutput):
             self.index()
         return (self._by_edge or {}).get(edge, [])
 
-    def taken_from(self, source: Any) -> list[tuple[int, Taken]]:
+    def taken_from(self, source: Hashable) -> list[tuple[int, Taken]]:
         """The inputs that came from a node."""
         if self._by_edge is None:
             self.index()
@@ -60,7 +64,7 @@ class ParamGrads:
     """The gradients of parameters, collected through one pass and stored when all of it has succeeded."""
 
     def __init__(self) -> None:
-        self.found: dict[Any, list[tuple[int, int, Any, Any]]] = defaultdict(list)
+        self.found: dict[Hashable, list[tuple[int, int, Any, Any]]] = defaultdict(list)
 
     def add(self, group: Any, rank: int, position: int, param: Any, grad: Any) -> None:
         """Record one contribution; the contributions of a group are added in forward order."""
@@ -80,18 +84,18 @@ class ParamGrads:
 class Residuals:
     """A forward pass of a ForwardGraph, as its backward graph asks for it."""
 
-    def __init__(self, records: dict[Any, Record]):
+    def __init__(self, records: dict[Hashable, Record]):
         self.records = records
 
-    def __contains__(self, node: Any) -> bool:
+    def __contains__(self, node: Hashable) -> bool:
         return node in self.records
 
-    def rank(self, node: Any) -> float:
+    def rank(self, node: Hashable) -> float:
         """When a node ran; what did not run in the forward pass comes last."""
         record = self.records.get(node)
         return float("inf") if record is None else record.rank
 
-    def outputs(self, node: Any) -> ArgsKwargs:
+    def outputs(self, node: Hashable) -> ArgsKwargs:
         """A node's outputs in the forward pass."""
         return self.records[node].outputs
 
@@ -99,14 +103,14 @@ class Residuals:
         record = self.records.get(consumer)
         return [] if record is None else record.along(edge)
 
-    def taken_from(self, consumer: Any, source: Any) -> list[tuple[int, Taken]]:
+    def taken_from(self, consumer: Hashable, source: Hashable) -> list[tuple[int, Taken]]:
         record = self.records.get(consumer)
         return [] if record is None else record.taken_from(source)
 
-    def record(self, node: Any) -> Record:
+    def record(self, node: Hashable) -> Record:
         return self.records[node]
 
-    def pull(self, node: Any, grads: ArgsKwargs, params: ParamGrads) -> ArgsKwargs:
+    def pull(self, node: Hashable, grads: ArgsKwargs, params: ParamGrads) -> ArgsKwargs:
         """Compute a node's input gradients from its output gradients."""
         record = self.records[node]
         return ArgsKwargs() if record.pull is None else record.pull(grads, params)

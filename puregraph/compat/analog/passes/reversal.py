@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from puregraph.compat.analog.accumulategrad import AccumulateGrad
 from puregraph.compat.analog.passes.graphadapter import GraphSource
@@ -11,12 +11,17 @@ from puregraph.compat.analog.structure.executionplan import reachable
 from puregraph.compat.analog.structure.graphenum import GraphEnum
 from puregraph.core.errors import GraphError
 
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+    from puregraph.compat.analog.backwardgraph import EditableBackwardGraph
+
 
 def invert_steps(back: Any, source: GraphSource) -> None:
     """The steps of a puregraph Graph: every edge says which argument it carries, and to which output."""
     readers = source.edges()
-    inside: set[Any] = {GraphEnum.OUTPUT}
-    entry: dict[Any, Any] = {}
+    inside: set[Hashable] = {GraphEnum.OUTPUT}
+    entry: dict[Hashable, Any] = {}
     back.add_node(back.OUTPUT)
     for step in reversed(source.steps.items):
         if enter(back, step.node, [slot for slot, reader, _ in readers[step.node] if reader in inside], entry):
@@ -29,7 +34,7 @@ def invert_steps(back: Any, source: GraphSource) -> None:
                 back.attach(Edge(reader, first, argument, None, slot, None))
 
 
-def enter(back: Any, node: Any, slots: list[int], entry: dict[Any, Any]) -> bool:
+def enter(back: EditableBackwardGraph, node: Hashable, slots: list[int], entry: dict[Hashable, Any]) -> bool:
     """Add a node that is read, and an AccumulateGrad before it if one of its outputs has several readers."""
     if slots:
         entry[node] = back.add_node(AccumulateGrad(node)) if len(set(slots)) < len(slots) else node

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Hashable
+from typing import TYPE_CHECKING, Any
 
 from puregraph.compat.analog.accumulategrad import AccumulateGrad, total
 from puregraph.compat.analog.argskwargs import ArgsKwargs
@@ -13,7 +13,10 @@ from puregraph.core.accumulate import shapeOf
 from puregraph.core.errors import Fault, GraphError, ShapeError, plural, show
 from puregraph.graph.node import located
 
-Results = dict[Any, "ArgsKwargs | None"]
+if TYPE_CHECKING:
+    from puregraph.core.protocols import AnyArray
+
+Results = dict[Hashable, "ArgsKwargs | None"]
 
 
 class Routing:
@@ -27,7 +30,7 @@ class Routing:
     def __init__(self, residuals: Any, owner_of: Callable[[Any], Any], name_of: Callable[[Any], str]):
         self.residuals, self.owner_of, self.name_of = residuals, owner_of, name_of
 
-    def gathered(self, node: Any, edges: tuple[Edge, ...], results: Results) -> ArgsKwargs | None:
+    def gathered(self, node: Hashable, edges: tuple[Edge, ...], results: Results) -> ArgsKwargs | None:
         """A node's incoming gradients; None if no gradient reaches it.
 
         A forward node gets one gradient per output, None where there is none. An AccumulateGrad gets a list of
@@ -57,7 +60,7 @@ class Routing:
             return ArgsKwargs(lists, named)
         return ArgsKwargs([total(c) for c in lists], {name: total(c) for name, c in named.items()})
 
-    def carried(self, edge: Edge, values: ArgsKwargs, owner: Any) -> list[tuple[int, Port, Any]]:
+    def carried(self, edge: Edge, values: ArgsKwargs, owner: Hashable) -> list[tuple[int, Port, Any]]:
         """The gradients that an edge brings to a forward node: each with its position at the reader, and its port."""
         if edge.forward is None and edge.taken is not None:
             position = edge.taken if isinstance(edge.taken, int) else len(values.args)
@@ -84,7 +87,7 @@ class Routing:
             rows += [(len(rows) + i, k if keeps else i, g) for i, (k, g) in enumerate(values.kwargs.items())]
         return rows
 
-    def check(self, node: Any, owner: Any, contributions: dict[Port, Any], outputs: ArgsKwargs) -> None:
+    def check(self, node: Hashable, owner: Hashable, contributions: dict[Port, Any], outputs: ArgsKwargs) -> None:
         """Check that every gradient belongs to an output and has its shape."""
         for port, rows in contributions.items():
             if not outputs.has(port):
@@ -127,7 +130,7 @@ class Routing:
         args = [g for _, g in sorted(numbered, key=lambda row: row[0])] + appended
         return ArgsKwargs(args, named) if args or named else None
 
-    def one(self, edge: Edge, values: ArgsKwargs) -> Any:
+    def one(self, edge: Edge, values: ArgsKwargs) -> AnyArray | None:
         """The gradient that an edge takes; None if its source has no gradients at all."""
         port: Any = edge.taken
         if not values.is_empty() and not values.has(port):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from puregraph.compat.analog.modelgraphstate import ModelGraphState
 from puregraph.compat.analog.structure.edges import Edge
@@ -14,6 +14,9 @@ from puregraph.compat.analog.structure.graphenum import GraphEnum
 from puregraph.compat.analog.structure.labelledgraph import LabelledGraph
 from puregraph.core.errors import GraphError, plural
 from puregraph.core.late import Late
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
 
 
 class AcyclicDirectedGraph(LabelledGraph):
@@ -33,12 +36,12 @@ class AcyclicDirectedGraph(LabelledGraph):
     def __init__(self, graph_state: ModelGraphState | None = None):
         self.graph_state = ModelGraphState() if graph_state is None else graph_state
         self.is_static = True
-        self._plans: dict[Any, ExecutionPlan] = {}
+        self._plans: dict[Hashable, ExecutionPlan] = {}
         super().__init__()
 
     # Editing ----------------------------------------------------------------------------------------------------------
 
-    def edges_between(self, source: Any, target: Any) -> list[Edge]:
+    def edges_between(self, source: Hashable, target: Hashable) -> list[Edge]:
         """The edges from one node to another.
 
         Raises    GraphError if there is none
@@ -49,13 +52,13 @@ class AcyclicDirectedGraph(LabelledGraph):
             raise GraphError(f"there is no edge from '{self.name_of(source)}' to '{self.name_of(target)}'")
         return edges
 
-    def remove_edge(self, source: Any, target: Any) -> AcyclicDirectedGraph:
+    def remove_edge(self, source: Hashable, target: Hashable) -> AcyclicDirectedGraph:
         """Remove all edges from one node to another."""
         for edge in self.edges_between(source, target):
             self._drop(edge)
         return self
 
-    def remove_node(self, node: Any) -> AcyclicDirectedGraph:
+    def remove_node(self, node: Hashable) -> AcyclicDirectedGraph:
         """Remove a node with all its edges."""
         node = self.known(node)
         for edge in [*self.incoming[node], *self.outgoing[node]]:
@@ -65,7 +68,7 @@ class AcyclicDirectedGraph(LabelledGraph):
         self.version += 1
         return self
 
-    def insert(self, node: Any, source: Any, target: Any) -> AcyclicDirectedGraph:
+    def insert(self, node: Hashable, source: Hashable, target: Hashable) -> AcyclicDirectedGraph:
         """Put a node on the edges from `source` to `target`: it is called with what they carry, and gives it on.
 
         Raises    GraphError if the node stands in the graph already, or an edge of unknown width is one of several
@@ -85,14 +88,14 @@ class AcyclicDirectedGraph(LabelledGraph):
             self.attach(before)
         return self
 
-    def _halves(self, edge: Edge, node: Any, position: int) -> tuple[Edge, Edge]:
+    def _halves(self, edge: Edge, node: Hashable, position: int) -> tuple[Edge, Edge]:
         """The two edges in place of one into which a node is put."""
         if edge.taken is None:
             return edge.moved(target=node), edge.moved(source=node)
         before = edge.moved(target=node, out_arg=position, out_kwarg=None)
         return before, edge.moved(source=node, in_arg=position, in_kwarg=None)
 
-    def replace(self, old: Any, new: Any) -> AcyclicDirectedGraph:
+    def replace(self, old: Hashable, new: Any) -> AcyclicDirectedGraph:
         """Replace a node by another: its edges stay."""
         old = self.known(old)
         if new in self.nodes:
@@ -108,7 +111,7 @@ class AcyclicDirectedGraph(LabelledGraph):
 
     # Planning ---------------------------------------------------------------------------------------------------------
 
-    def compile(self, is_static: bool = True) -> Any:
+    def compile(self, is_static: bool = True) -> AcyclicDirectedGraph | None:
         """Make the plan now, so that errors in the graph are reported now.
 
         `is_static`    keep the plan until the graph is edited; otherwise each pass makes its own
@@ -125,7 +128,7 @@ class AcyclicDirectedGraph(LabelledGraph):
         """The steps of a pass: the same object as long as a static graph is not edited."""
         return self._plan_from(self.START)
 
-    def _plan_from(self, start: Any) -> ExecutionPlan:
+    def _plan_from(self, start: Hashable) -> ExecutionPlan:
         kept = self._plans.get(start)
         if kept is not None and self.is_static and kept.version == self.version:
             return kept
@@ -134,7 +137,7 @@ class AcyclicDirectedGraph(LabelledGraph):
         self._plans[start] = plan
         return plan
 
-    def _make_plan(self, start: Any) -> ExecutionPlan:
+    def _make_plan(self, start: Hashable) -> ExecutionPlan:
         self._check_ends(start)
         inside = reachable([start], lambda node: (edge.target for edge in self.outgoing[node]))
         inside |= self._feeding(inside, start)
@@ -143,11 +146,11 @@ class AcyclicDirectedGraph(LabelledGraph):
             start, self.version, steps_of(ordered(nodes, self.incoming, self.outgoing, self.name_of), self.incoming)
         )
 
-    def _feeding(self, inside: set[Any], start: Any) -> set[Any]:
+    def _feeding(self, inside: set[Hashable], start: Hashable) -> set[Hashable]:
         """Nodes that run although nothing leads to them from the start: none, or those that others read."""
         return set()
 
-    def _check_ends(self, start: Any) -> None:
+    def _check_ends(self, start: Hashable) -> None:
         for end in {start: None, self.OUTPUT: None} if start is self.START else [start]:
             if end not in self.nodes:
                 raise GraphError(
@@ -178,7 +181,7 @@ class AcyclicDirectedGraph(LabelledGraph):
         """The names of the values that a step reads."""
         return list(dict.fromkeys(self.names[edge.source] + self.taken_label(edge) for edge in edges))
 
-    def _writes(self, node: Any, running: set[Any]) -> list[str]:
+    def _writes(self, node: Hashable, running: set[Hashable]) -> list[str]:
         """The names of the nodes that a step's results go to."""
         edges = [edge for edge in self.outgoing[node] if edge.target in running]
         return list(dict.fromkeys(self.names[edge.target] + self.given_label(edge) for edge in edges))
@@ -212,7 +215,7 @@ class AcyclicDirectedGraph(LabelledGraph):
             f"{'static' if self.is_static else 'dynamic'}>"
         )
 
-    draw: Any = Late("puregraph.draw.callablepicture", "drawCallables")
+    draw = Late("puregraph.draw.callablepicture", "drawCallables")
 
     def _repr_html_(self) -> str:
         return self.draw()._repr_html_()

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from puregraph.core.errors import GraphError
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
 
 Port = int | str  # a position, or a keyword
 
@@ -23,14 +26,14 @@ class Edge:
 
     def __init__(
         self,
-        source: Any,
-        target: Any,
+        source: Hashable,
+        target: Hashable,
         in_arg: Any = True,
         in_kwarg: Any = True,
         out_arg: Any = True,
         out_kwarg: Any = True,
         forward: Edge | None = None,
-        consumer: Any = None,
+        consumer: Hashable = None,
         packed: bool = False,
     ):
         self.source, self.target = source, target
@@ -53,7 +56,7 @@ class Edge:
         return one(self.out_arg, self.out_kwarg)
 
     @property
-    def parameters(self) -> dict[str, Any]:
+    def parameters(self) -> dict[str, object]:
         """The four parameters, as `add_edge` and networkx take them."""
         return {"in_arg": self.in_arg, "in_kwarg": self.in_kwarg, "out_arg": self.out_arg, "out_kwarg": self.out_kwarg}
 
@@ -62,11 +65,11 @@ class Edge:
         """The label of both ends: `* -> *`, `[0] -> [1]`, `{k} -> []`."""
         return f"{side(self.in_arg, self.in_kwarg)} -> {side(self.out_arg, self.out_kwarg)}"
 
-    def reversed_parameters(self) -> dict[str, Any]:
+    def reversed_parameters(self) -> dict[str, object]:
         """The parameters of the edge that runs against this one."""
         return {"in_arg": self.out_arg, "in_kwarg": self.out_kwarg, "out_arg": self.in_arg, "out_kwarg": self.in_kwarg}
 
-    def moved(self, **changes: Any) -> Edge:
+    def moved(self, **changes: object) -> Edge:
         """The same edge between other nodes, or with other parameters."""
         return Edge(**{**{name: getattr(self, name) for name in Edge.__slots__}, **changes})
 
@@ -142,7 +145,7 @@ def check_edge_parameters(
     return {"in_arg": in_arg, "in_kwarg": in_kwarg, "out_arg": out_arg, "out_kwarg": out_kwarg}
 
 
-def check_parameter(name: str, value: Any) -> None:
+def check_parameter(name: str, value: object) -> None:
     """Check that a parameter is None, True, or one position or keyword."""
     if value is None or value is True:
         return

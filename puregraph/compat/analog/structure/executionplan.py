@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from heapq import heapify, heappop, heappush
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from puregraph.compat.analog.structure.edges import Edge
 from puregraph.core.errors import GraphError
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Sequence
 
 
 class PlanStep(NamedTuple):
     """One node, the edges that it reads, and the nodes whose values no later step reads."""
 
-    node: Any
+    node: Hashable
     edges: tuple[Edge, ...]
     finished: tuple[Any, ...]
 
@@ -23,7 +26,7 @@ class ExecutionPlan:
 
     __slots__ = ("start", "steps", "version")
 
-    def __init__(self, start: Any, version: int, steps: list[PlanStep]):
+    def __init__(self, start: Hashable, version: int, steps: list[PlanStep]):
         self.start, self.version, self.steps = start, version, steps
 
     def __len__(self) -> int:
@@ -42,7 +45,7 @@ class InspectRow(NamedTuple):
     writes: tuple[str, ...]
 
 
-def reachable(starts: Iterable[Any], following: Callable[[Any], Iterable[Any]]) -> set[Any]:
+def reachable(starts: Iterable[object], following: Callable[[Any], Iterable[Any]]) -> set[Hashable]:
     """Every node that `following` leads to, the first ones included: an explicit stack."""
     stack = list(starts)
     seen = set(stack)
@@ -55,7 +58,10 @@ def reachable(starts: Iterable[Any], following: Callable[[Any], Iterable[Any]]) 
 
 
 def ordered(
-    nodes: dict[Any, int], incoming: Mapping[Any, Iterable[Edge]], outgoing: Mapping[Any, Iterable[Edge]], names: Any
+    nodes: dict[Hashable, int],
+    incoming: Mapping[Hashable, Iterable[Edge]],
+    outgoing: Mapping[Hashable, Iterable[Edge]],
+    names: Any,
 ) -> list[Any]:
     """The nodes in an order in which every one comes after those it reads; else as they were added.
 
@@ -83,9 +89,9 @@ def ordered(
     return order
 
 
-def cycle(stuck: set[Any], incoming: Mapping[Any, Iterable[Edge]]) -> list[Any]:
+def cycle(stuck: set[Hashable], incoming: Mapping[Hashable, Iterable[Edge]]) -> list[Any]:
     """A cycle among nodes that all wait for another one of them."""
-    path: dict[Any, None] = {}
+    path: dict[Hashable, None] = {}
     node = next(iter(stuck))
     while node not in path:
         path[node] = None
@@ -95,11 +101,11 @@ def cycle(stuck: set[Any], incoming: Mapping[Any, Iterable[Edge]]) -> list[Any]:
     return [node, *reversed(loop)]
 
 
-def steps_of(order: list[Any], incoming: Mapping[Any, Iterable[Edge]]) -> list[PlanStep]:
+def steps_of(order: Sequence[object], incoming: Mapping[Hashable, Iterable[Edge]]) -> list[PlanStep]:
     """The plan's steps, each with the nodes that are read for the last time there."""
     known = set(order)
     reads = [tuple([e for e in incoming[node] if e.source in known]) for node in order]
-    last: dict[Any, int] = {}
+    last: dict[Hashable, int] = {}
     for i, edges in enumerate(reads):
         for edge in edges:
             last[edge.source] = i

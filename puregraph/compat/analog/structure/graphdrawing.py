@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from puregraph.compat.analog.accumulategrad import AccumulateGrad
 from puregraph.compat.analog.structure.edges import side
 from puregraph.compat.analog.structure.executionplan import InspectRow
 from puregraph.compat.analog.structure.graphenum import GraphEnum
+
+if TYPE_CHECKING:
+    from puregraph.compat.analog.structure.acyclic import AcyclicDirectedGraph
 
 
 def table(head: str, rows: list[InspectRow], notes: list[str]) -> str:
@@ -26,7 +29,7 @@ def value_label(arg: Any, kwarg: Any) -> str:
     return "" if text in ("*", "[]", "{}") else text
 
 
-def dot_of(graph: Any) -> str:
+def dot_of(graph: AcyclicDirectedGraph) -> str:
     """A graph in the language of Graphviz, each edge with its label."""
     names = graph.names
     number = {node: f"n{i}" for i, node in enumerate(graph.nodes)}
@@ -47,7 +50,7 @@ def quoted(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
-def networkx_of(graph: Any) -> Any:
+def networkx_of(graph: AcyclicDirectedGraph) -> Any:
     """A graph as a networkx MultiDiGraph; nodes have a `name`, edges the four parameters.
 
     Raises    ImportError with the install command, if networkx is not installed

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from puregraph.compat.analog.structure.edges import Edge, check_edge_parameters, side
 from puregraph.compat.analog.structure.graphenum import GraphEnum
 from puregraph.compat.analog.structure.nodelabels import kind_of, label_of, names_for
 from puregraph.core.errors import GraphError
 from puregraph.graph.node import Node
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
 
 
 class LabelledGraph:
@@ -23,12 +26,12 @@ class LabelledGraph:
         self._clear()
 
     def _clear(self) -> None:
-        self.nodes: dict[Any, int] = {}
-        self.incoming: dict[Any, dict[Edge, None]] = {}
-        self.outgoing: dict[Any, dict[Edge, None]] = {}
+        self.nodes: dict[Hashable, int] = {}
+        self.incoming: dict[Hashable, dict[Edge, None]] = {}
+        self.outgoing: dict[Hashable, dict[Edge, None]] = {}
         self._keys: dict[tuple, Edge] = {}
-        self.given_names: dict[Any, str] = {}
-        self._names: tuple[int, dict[Any, str], dict[str, Any]] | None = None
+        self.given_names: dict[Hashable, str] = {}
+        self._names: tuple[int, dict[Hashable, str], dict[str, Any]] | None = None
         self._count = 0
         self.version += 1
 
@@ -41,7 +44,7 @@ class LabelledGraph:
         """The parameters of an edge, completed; see `edges.check_edge_parameters`."""
         return check_edge_parameters(in_arg, in_kwarg, out_arg, out_kwarg)
 
-    def add_node(self, node: Any, name: str | None = None) -> Any:
+    def add_node(self, node: Hashable, name: str | None = None) -> Any:
         """Add a node that has no edge yet, if it is not there; `name` is what it is called here.
 
         Raises    GraphError if it cannot be called
@@ -68,8 +71,8 @@ class LabelledGraph:
 
     def add_edge(
         self,
-        source: Any,
-        target: Any,
+        source: Hashable,
+        target: Hashable,
         in_arg: Any = None,
         in_kwarg: Any = None,
         out_arg: Any = None,
@@ -151,7 +154,7 @@ class LabelledGraph:
         """A node from its name; anything that is not a text is the node itself."""
         return self.known(node) if isinstance(node, str) else node
 
-    def known(self, node: Any) -> Any:
+    def known(self, node: Hashable) -> Any:
         """Look up a node of this graph, by itself or by its name.
 
         Raises    GraphError listing the nodes if it is not there
@@ -164,28 +167,28 @@ class LabelledGraph:
             raise GraphError(f"the graph has no node {said}; it has {', '.join(names[:8]) or 'none'}{more}")
         return match
 
-    def __contains__(self, node: Any) -> bool:
+    def __contains__(self, node: Hashable) -> bool:
         return (node in self._named()[1]) if isinstance(node, str) else node in self.nodes
 
-    def __getitem__(self, name: str) -> Any:
+    def __getitem__(self, name: str) -> Node:
         return self.known(name)
 
     @property
-    def names(self) -> dict[Any, str]:
+    def names(self) -> dict[Hashable, str]:
         """Every node's name: the given one, else its module's or function's, numbered where it would stand twice."""
         return self._named()[0]
 
-    def _named(self) -> tuple[dict[Any, str], dict[str, Any]]:
+    def _named(self) -> tuple[dict[Hashable, str], dict[str, Any]]:
         if self._names is None or self._names[0] != self.version:
             names = names_for(self.nodes, self.given_names)
             self._names = self.version, names, {name: node for node, name in names.items()}
         return self._names[1:]
 
-    def name_of(self, node: Any) -> str:
+    def name_of(self, node: Hashable) -> str:
         """The name of a node as messages give it."""
         return self.names.get(node) or label_of(node)
 
-    def location_of(self, node: Any) -> str:
+    def location_of(self, node: Hashable) -> str:
         """The location of a node as messages give it: its name and kind."""
         kind = kind_of(node)
         return f"at '{self.name_of(node)}'" + (f" ({kind})" if kind else "")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING
 
 from puregraph.compat.analog.accumulategrad import AccumulateGrad
 from puregraph.compat.analog.occurrence import Occurrence
@@ -11,10 +11,13 @@ from puregraph.compat.analog.structure.graphenum import GraphEnum
 from puregraph.graph.module import Module
 from puregraph.graph.node import Node
 
+if TYPE_CHECKING:
+    from collections.abc import Hashable
 
-def names_for(nodes: Iterable[Any], chosen: dict[Any, str]) -> dict[Any, str]:
+
+def names_for(nodes: Iterable[Hashable], chosen: dict[Hashable, str]) -> dict[Hashable, str]:
     """A name for each node: from `chosen`, else its default name, numbered where it would repeat."""
-    names: dict[Any, str] = {}
+    names: dict[Hashable, str] = {}
     taken = {chosen[node] for node in nodes if node in chosen}
     counts: dict[str, int] = {}
     for node in sorted(nodes, key=lambda node: isinstance(node, AccumulateGrad)):  # these are named after the others
@@ -30,12 +33,12 @@ def names_for(nodes: Iterable[Any], chosen: dict[Any, str]) -> dict[Any, str]:
     return names
 
 
-def of(node: AccumulateGrad, names: dict[Any, str]) -> str:
+def of(node: AccumulateGrad, names: dict[Hashable, str]) -> str:
     """The name of the node whose gradients come together."""
     return names.get(node.module) or label_of(node.module)
 
 
-def label_of(node: Any) -> str:
+def label_of(node: Hashable) -> str:
     """The default name of a node: its `name`, else its kind."""
     if isinstance(node, GraphEnum):
         return node.value
@@ -54,7 +57,7 @@ def label_of(node: Any) -> str:
     return "lambda" if kind == "<lambda>" else kind
 
 
-def kind_of(node: Any) -> str:
+def kind_of(node: Hashable) -> str:
     """The kind of a node as messages give it; nothing where its name says it."""
     if isinstance(node, (Node, Occurrence)):
         return kind_of(node.module)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -15,6 +15,11 @@ from puregraph.ops.operation import declared
 from puregraph.ops.product.cuda.epilogue import EpilogueOperandText, EpilogueText
 from puregraph.ops.product.cuda.implicitgemm import ContractionOperand, Space, contraction
 
+if TYPE_CHECKING:
+    from types import NotImplementedType
+
+    from puregraph.ops.cuda.runtime.launch import Launch
+
 
 class GpuOutputTiling(NamedTuple):
     """The tiling of a product: the row, column and batch axes of its result."""
@@ -23,7 +28,7 @@ class GpuOutputTiling(NamedTuple):
     columns: tuple[int, ...]
     batch: tuple[int, ...] = ()
 
-    def column(self, kind: str, what: Any, strides: Sequence[int]) -> EpilogueOperandText:
+    def column(self, kind: str, what: object, strides: Sequence[int]) -> EpilogueOperandText:
         """An operand that has these strides along the axes of the result."""
         rows, columns, batch = (tuple([strides[a] for a in axes]) for axes in self)
         return EpilogueOperandText(kind, what, rows, columns, batch)
@@ -50,7 +55,9 @@ def isOne(b: Value) -> bool:
     return all(n == 1 for n in b.shape[:-2])
 
 
-def fallbackLaunches(call: Call, group: Group | None = None, kept: Sequence[Value] = (), isKept: bool = True) -> Any:
+def fallbackLaunches(
+    call: Call, group: Group | None = None, kept: Sequence[Value] = (), isKept: bool = True
+) -> list[Launch] | NotImplementedType:
     """The launches of a product or convolution and of a group as its epilogue; NotImplemented if there are none.
 
     `kept` are the results of the group that are read; `isKept`: the product itself is also read.
@@ -83,7 +90,7 @@ def epilogueOf(
     return EpilogueText(sums, texts[0], () if group is None else needed(group, stores), texts[1])
 
 
-def multiplied(call: Call, tiling: GpuOutputTiling, epilogue: EpilogueText) -> Any:
+def multiplied(call: Call, tiling: GpuOutputTiling, epilogue: EpilogueText) -> list[Launch] | NotImplementedType:
     """A matrix product."""
     a, b = call.arguments
     (y,) = call.outs

@@ -21,7 +21,10 @@ from puregraph.ops.ir.strides import contiguous
 from puregraph.ops.ir.value import Call, Value
 
 if TYPE_CHECKING:
+    from types import NotImplementedType
+
     from puregraph.compile.trace.schedule import Schedule
+    from puregraph.ops.cuda.libraries.cudnn import CudnnCall
 
 LOW = {"float16": -6e4, "bfloat16": FLOOR, "float32": FLOOR}  # the bias that hides a key, by dtype of the queries
 
@@ -42,7 +45,7 @@ class MaskedAttend:
     def __init__(self, mask: MaskBias):
         self.mask = mask
 
-    def launches(self, call: Call) -> Any:
+    def launches(self, call: Call) -> CudnnCall | NotImplementedType:
         """The cuDNN call; NotImplemented if cuDNN has no plan."""
         q, k, v, bias, causal, scale = call.arguments
         return attention.attend(call.outs, q, k, v, causal, scale, tf32=call.origin.isTf32, bias=bias)

@@ -7,7 +7,7 @@ If a gradient comes through the log-sum-exp, it is also in `rest`, and the kerne
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,7 +19,11 @@ from puregraph.ops.attention.reference import attend, attendGrad
 from puregraph.ops.ir.value import Call, Value
 
 if TYPE_CHECKING:
+    from types import NotImplementedType
+    from typing import Any
+
     from puregraph.compile.trace.schedule import Schedule
+    from puregraph.ops.cuda.libraries.cudnn import CudnnCall
 
 
 class AttendBack:
@@ -33,7 +37,7 @@ class AttendBack:
     def __init__(self, parts: list[Value] | None = None):
         self.parts = parts
 
-    def launches(self, call: Call) -> Any:
+    def launches(self, call: Call) -> CudnnCall | NotImplementedType:
         """The cuDNN call; NotImplemented if cuDNN has no plan."""
         grad, q, k, v, y, lse, causal, scale, bias = call.arguments
         outs, isTf32 = self.parts or call.outs, call.origin.isTf32
@@ -86,7 +90,7 @@ def isRest(rest: Value, grad: Value, y: Value) -> bool:
     return {narrow(v) for v in product.arguments} == {narrow(grad), narrow(y)}
 
 
-def narrow(value: Any) -> Any:
+def narrow(value: object) -> Any:
     """The value before a conversion."""
     made = getattr(value, "call", None)
     return made.arguments[0] if made is not None and made.function is astype else value

@@ -178,7 +178,7 @@ class Autocast:
             if y is not None and y.number in self.ends:
                 self.to(y, FLOAT)  # right after it is computed
 
-    def kindOf(self, y: Value | None) -> Any:
+    def kindOf(self, y: Value | None) -> np.dtype | None:
         """The dtype to store a result in; None: unchanged."""
         return None if y is None else self.wanted.get(y.number)
 
@@ -218,7 +218,7 @@ class Autocast:
             return None
         return BFLOAT16 if any(self.now(v).dtype == BFLOAT16 and v.size == y.size for v in call.values()) else None
 
-    def biasOf(self, call: Call) -> Any:
+    def biasOf(self, call: Call) -> np.dtype | None:
         """The dtype of a product that a parameter is added to: a library that fuses the addition needs one dtype."""
         if call.function is np.add and call.origin.phase == "forward" and call.origin.precision in HALVES:
             for v in call.values():

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from puregraph.ops.cuda.nests import optimizerstep
 from puregraph.ops.formula import Formula
 from puregraph.ops.formula.formula import formulasOf
 from puregraph.ops.formula.interpreter import Interpreter
 from puregraph.ops.ir.value import Call, CallOrigin, Value
+
+if TYPE_CHECKING:
+    from types import NotImplementedType
+
+    from puregraph.ops.cuda.runtime.launch import Launch
 
 
 class ParameterUpdate(NamedTuple):
@@ -28,7 +33,7 @@ class FusedUpdate:
     def __init__(self, members: Sequence[ParameterUpdate], calls: Sequence[Call], stop: Value | None):
         self.members, self.calls, self.stop = list(members), list(calls), stop
 
-    def launches(self) -> Any:
+    def launches(self) -> list[Launch] | NotImplementedType:
         """One launch for each set of formulas; NotImplemented if a parameter does not fit."""
         kinds: dict[Any, list[ParameterUpdate]] = {}
         for member in self.members:
@@ -56,7 +61,7 @@ class FusedFormula:
             y.call = call
         return call
 
-    def launches(self, call: Call) -> Any:
+    def launches(self, call: Call) -> list[Launch] | NotImplementedType:
         """One launch for each kind of arrays; NotImplemented if an array has gaps."""
         xs, numbers = call.arguments[: len(call.outs)], call.arguments[len(call.outs) :]
         arrays = [{"x": x, "y": y} for x, y in zip(xs, call.outs)]

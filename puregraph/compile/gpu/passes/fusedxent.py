@@ -23,8 +23,11 @@ from puregraph.ops.ir.value import Call, Value
 from puregraph.ops.reduction.entropy import entropyGrad, ofScores
 
 if TYPE_CHECKING:
+    from types import NotImplementedType
+
     from puregraph.compile.trace.schedule import Schedule
     from puregraph.core.rules import ArrayFunction
+    from puregraph.ops.cuda.runtime.launch import Launch
 
 
 class FusedCrossEntropyGrad:
@@ -32,7 +35,7 @@ class FusedCrossEntropyGrad:
 
     __name__ = "entropyGrad"
 
-    def launches(self, call: Call) -> Any:
+    def launches(self, call: Call) -> list[Launch] | NotImplementedType:
         """The launches of the call; NotImplemented for dtypes without a kernel."""
         x, *others = call.arguments
         dx, x = withGaps(call.outs[0], x)
@@ -111,7 +114,7 @@ def isRounded(x: Value) -> bool:
     return x.dtype.itemsize < 4 and made is not None and (made.kind.isElementwise or made.kind.isReduction)
 
 
-def parts(value: Any, function: ArrayFunction) -> tuple[Any, ...]:
+def parts(value: object, function: ArrayFunction) -> tuple[Any, ...]:
     """The arguments of the call that computes a value, if its function is this one; otherwise (None, None)."""
     made = getattr(value, "call", None)
     if made is None or made.function is not function or made.options:

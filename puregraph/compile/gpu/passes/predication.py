@@ -30,6 +30,8 @@ from puregraph.ops.ir.value import Call, CallOrigin, Value
 from puregraph.ops.reduction.norm import norm as normOf
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from puregraph.compile.trace.schedule import Schedule
 
 FLOAT, DOUBLE, BOOL = np.dtype(np.float32), np.dtype(np.float64), np.dtype(bool)
@@ -315,7 +317,7 @@ class Predication:
             old = [[m.arrays[y.name] for y in call.outs] for call, m in self.members]
             self.calls += [self.choosing(call, oldValues) for call, oldValues in zip(calls, old)]
 
-    def choosing(self, call: Call, old: list[Any]) -> Call:
+    def choosing(self, call: Call, old: Sequence[object]) -> Call:
         """A call that keeps the old values unless the step goes on."""
         if self.go is None or not call.kind.isElementwise or None in old:
             return call

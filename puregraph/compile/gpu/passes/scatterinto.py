@@ -8,7 +8,7 @@ their sum go through memory, although few rows differ.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,7 +17,10 @@ from puregraph.ops.gather.reference import scatterAdd, scattered
 from puregraph.ops.ir.value import Call, Value
 
 if TYPE_CHECKING:
+    from types import NotImplementedType
+
     from puregraph.compile.trace.schedule import Schedule
+    from puregraph.ops.cuda.runtime.launch import Launch
 
 
 class ScatterInto:
@@ -28,7 +31,7 @@ class ScatterInto:
     def __init__(self, calls: list[Call]):
         self.calls = calls
 
-    def launches(self, call: Call) -> Any:
+    def launches(self, call: Call) -> list[Launch] | NotImplementedType:
         """The launches of the call, or NotImplemented."""
         base, grad, index = call.arguments
         return scattered(call.outs[0], base, grad, index, base.shape[0])

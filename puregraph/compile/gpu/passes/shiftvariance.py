@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import operator
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -26,6 +26,8 @@ from puregraph.ops.formula.formula import numpyFrom
 from puregraph.ops.ir.value import Call, Value
 
 if TYPE_CHECKING:
+    from typing import Any
+
     from puregraph.compile.trace.schedule import Schedule
 
 HELD = 1 << 16  # most bytes of a row that a block keeps in registers

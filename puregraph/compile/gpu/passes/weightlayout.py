@@ -11,7 +11,7 @@ cuDNN's float32 kernels read the original layout.
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from puregraph.compile.gpu.lower.kernelcalls import libraryOf
 from puregraph.compile.gpu.passes.fusedoptimizer import FusedFormula
@@ -23,7 +23,10 @@ from puregraph.ops.kernel import MAKES, READS
 from puregraph.ops.operation import declared
 
 if TYPE_CHECKING:
+    from types import NotImplementedType
+
     from puregraph.compile.trace.schedule import Schedule
+    from puregraph.ops.cuda.runtime.launch import Launch
 
 ORIGIN = CallOrigin("weights")
 
@@ -33,7 +36,7 @@ class WeightTranspose:
 
     __name__ = "transpose"
 
-    def launches(self, call: Call) -> Any:
+    def launches(self, call: Call) -> list[Launch] | NotImplementedType:
         """One launch for all filters of the same dtypes."""
         return filterlayout.transposed(call.arguments, call.outs)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,12 +20,16 @@ from puregraph.core import device
 from puregraph.ops.cuda.runtime.perdevice import PerDevice
 from puregraph.ops.ir.strides import isDense
 
+if TYPE_CHECKING:
+    import cupy
+
+
 MOST = 1 << 28  # most bytes of a pinned array; larger ones are copied synchronously
 UNIT = 64  # arrays start at multiples of this many bytes
 
 
 @PerDevice
-def sender() -> Any:
+def sender() -> cupy.cuda.Stream:
     """The stream of large transfers."""
     return sys.modules["cupy"].cuda.Stream(non_blocking=True)
 
@@ -71,7 +75,7 @@ class DeviceResults:
         self.event.record(carrier)
         return hostArrays
 
-    def read(self, copy: bool = False) -> list[Any]:
+    def read(self, copy: bool = False) -> list[np.ndarray]:
         """Wait for the transfers and return all results on the host; `copy`: not in pinned memory."""
         if self.event is not None:
             self.event.synchronize()
@@ -88,7 +92,7 @@ def dense(x: Any) -> Any:
     return x if isDense(x.shape, x.strides, x.dtype.itemsize) else sys.modules["cupy"].ascontiguousarray(x)
 
 
-def copied(x: Any, stream: Any) -> Any:
+def copied(x: Any, stream: Any) -> cupy.ndarray:
     """A copy that the next run does not write to."""
     made, runtime = emptied(x.shape, x.dtype, x.strides), sys.modules["cupy"].cuda.runtime
     if x.nbytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import math
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 import numpy as np
@@ -15,10 +15,15 @@ from puregraph.compile.memory.planner import Buffer, MemoryPlan
 from puregraph.compile.runtime.buffers import Buffers as HostMemory
 from puregraph.ops.ir.value import ARRAYS, Value
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import cupy
+
 OUTOFMEMORY = 2  # cudaErrorMemoryAllocation
 
 
-def block(size: int) -> Any:
+def block(size: int) -> cupy.ndarray:
     """n bytes outside CuPy's pool: a captured graph may write to them at any time.
 
     Raises    MemoryError if there is not enough memory, even after CuPy's pool has freed its unused blocks
@@ -32,7 +37,7 @@ def block(size: int) -> Any:
     return cupy.ndarray((size,), np.uint8, cupy.cuda.MemoryPointer(memory, 0))
 
 
-def allocated(size: int) -> Any:
+def allocated(size: int) -> cupy.cuda.Memory:
     """n bytes of the device.
 
     Raises    MemoryError that says how much is free
@@ -50,7 +55,7 @@ def allocated(size: int) -> Any:
         ) from None
 
 
-def emptied(shape: Any, dtype: np.dtype, strides: Any) -> Any:
+def emptied(shape: Sequence[int], dtype: np.dtype, strides: Any) -> cupy.ndarray:
     """An uninitialized array from CuPy's pool with these strides, without gaps."""
     cupy = sys.modules["cupy"]
     size = math.prod(shape) * np.dtype(dtype).itemsize
@@ -64,7 +69,7 @@ class DeviceWorkspace:
         self.array: Any = None
         self.users: WeakSet[Any] = WeakSet()  # the executables of the programs
 
-    def reserve(self, size: int) -> Any:
+    def reserve(self, size: int) -> cupy.ndarray:
         """Reserve at least n bytes; if the memory grows, all programs first release the old memory, then move.
 
         Raises    MemoryError if there is not enough memory
@@ -95,7 +100,7 @@ class DeviceBuffers(HostMemory):
         self.known.clear()
         self.pointers.clear()
 
-    def make(self, value: Value) -> Any:
+    def make(self, value: Value) -> cupy.ndarray:
         """The array of a Value."""
         location = self.plan.locations.get(value.root.number)
         if value.base is None and location is not None and not isinstance(location, Buffer):
@@ -107,14 +112,14 @@ class DeviceBuffers(HostMemory):
         """The address of the first element of a Value."""
         return self.pointer(value.root).ptr + value.offset
 
-    def pointer(self, root: Value) -> Any:
+    def pointer(self, root: Value) -> cupy.cuda.MemoryPointer:
         """The address of the first byte of a Value."""
         address = self.pointers.get(root.number)
         if address is None:
             address = self.pointers[root.number] = self.pointerOf(root)
         return address
 
-    def pointerOf(self, root: Value) -> Any:
+    def pointerOf(self, root: Value) -> cupy.cuda.MemoryPointer:
         if root.number in self.known:
             return self.known[root.number].data
         if root.role in ARRAYS:
@@ -129,7 +134,7 @@ class DeviceBuffers(HostMemory):
         return self.arena.data.ptr + buffer.offset, buffer.size
 
 
-def onDevice(constant: Value) -> Any:
+def onDevice(constant: Value) -> cupy.cuda.MemoryPointer:
     """A copy of a constant on the GPU, in its layout, and the address of its first element."""
     array = constant.source
     if not array.size:

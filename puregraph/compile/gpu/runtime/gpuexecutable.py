@@ -35,6 +35,7 @@ from puregraph.ops.ir.value import Call, CallOrigin, Offset, Value
 if TYPE_CHECKING:
     from puregraph.compile.runtime.buffers import Workspace
     from puregraph.core.device import Array
+    from puregraph.core.protocols import AnyArray
 
 POISON = 255  # fills memory after its last use: NaN as float, -1 as integer
 
@@ -149,7 +150,7 @@ class GpuExecutable:
             value = self.tables[id(value)]
         return runner.addressOf(value)
 
-    def boundTo(self, i: int, call: Call) -> list[Callable[[], Any]]:
+    def boundTo(self, i: int, call: Call) -> list[Callable[[], object]]:
         """Bind a call as calls of CuPy."""
         if call.kind.isOpaque:
             outs = [None if y is None or y.role == "object" else self.memory(y) for y in call.outs]
@@ -169,7 +170,7 @@ class GpuExecutable:
 
     # Running ----------------------------------------------------------------------------------------------------------
 
-    def takes(self, inputs: Sequence[Any]) -> bool:
+    def takes(self, inputs: Sequence[AnyArray]) -> bool:
         """True if inputs have the expected shapes and dtypes, on the host or on the GPU."""
         if len(inputs) != len(self.wanted):
             return False
@@ -209,7 +210,7 @@ class GpuExecutable:
             self.objects.clear()
         return True
 
-    def refuse(self, inputs: Sequence[Any]) -> None:
+    def refuse(self, inputs: Sequence[AnyArray]) -> None:
         """Run the numpy reference of a kernel, which raises for its indices."""
         hostInputs = {v.number: x for v, x in zip(self.schedule.inputs, inputs) if not device.isDeviceArray(x)}
         for bounds, call in self.checks.items():
@@ -235,7 +236,7 @@ class GpuExecutable:
         notes += lacking()
         return CapturedGraphs(numbers, "; ".join(notes))
 
-    def taken(self, value: Value, copy: bool) -> Any:
+    def taken(self, value: Value, copy: bool) -> AnyArray:
         """A result as the user gets it: an array on the GPU, also for a scalar, valid once the GPU has finished."""
         if not copy:
             return self.memory(value)
@@ -251,7 +252,7 @@ class GpuExecutable:
         return made
 
 
-def done(step: Bound) -> Callable[[], Any]:
+def done(step: Bound) -> Callable[[], object]:
     """A function that makes a CuPy call and discards its result."""
 
     def make() -> None:

@@ -26,7 +26,10 @@ from puregraph.ops.ir.value import Value
 from puregraph.ops.native.llvm import jit
 
 if TYPE_CHECKING:
+    import cupy
+
     from puregraph.core.device import Array
+    from puregraph.core.protocols import AnyArray
 
 LITTLE = 1 << 17  # blocks of up to this many bytes need no separate stream
 SMALL, MANY = 1 << 20, 8  # with up to this many bytes there are more blocks
@@ -36,7 +39,7 @@ There = tuple[bool, ...]  # for each input, whether it is on the GPU or pinned
 
 
 @PerDevice
-def copier() -> Any:
+def copier() -> cupy.cuda.Stream:
     """The stream of transfers."""
     return sys.modules["cupy"].cuda.Stream(non_blocking=True)
 
@@ -69,13 +72,13 @@ class Pinner:
         return made
 
 
-def pinnedMemory(size: int) -> Any:
+def pinnedMemory(size: int) -> cupy.cuda.PinnedMemoryPointer:
     """Long-lived pinned memory. Large blocks bypass CuPy's pool, which rounds up to a power of two."""
     cuda = sys.modules["cupy"].cuda
     return cuda.alloc_pinned_memory(size) if size <= SMALL else cuda.PinnedMemoryPointer(cuda.PinnedMemory(size), 0)
 
 
-def isPinned(x: Any) -> bool:
+def isPinned(x: AnyArray) -> bool:
     """True if a Pinner has allocated an array."""
     return type(x) is np.ndarray and PINNED.get(addressOf(x)) is x
 
@@ -137,7 +140,7 @@ class DeviceInputs:
         self.there: There = ()
         self.known: dict[Any, list[tuple[int, int]]] = {}
 
-    def pointer(self, value: Value) -> Any:
+    def pointer(self, value: Value) -> cupy.cuda.MemoryPointer:
         """The address of a scalar or an input on the GPU."""
         return self.memory.data + self.offsets[value.number]
 
@@ -190,7 +193,7 @@ class DeviceInputs:
             if isThere and pinned is None:
                 self.take(value, x, stream)
 
-    def send(self, block: PinnedBlock, parts: Sequence[tuple[int, int, int]], stream: Any) -> None:
+    def send(self, block: PinnedBlock, parts: Sequence[tuple[int, int, int]], stream: cupy.cuda.Stream) -> None:
         """Copy parts of a block, and pinned inputs beside it, to the GPU: (start, size, host address)."""
         runtime = sys.modules["cupy"].cuda.runtime
         to, isNew, block.isNew = self.start, block.isNew, False

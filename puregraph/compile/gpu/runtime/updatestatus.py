@@ -18,6 +18,7 @@ from puregraph.compile.gpu.runtime.devicearena import block
 from puregraph.core.errors import NotFiniteError
 
 if TYPE_CHECKING:
+    from puregraph.core.protocols import AnyArray
     from puregraph.optimizers.optimizer import Optimizer
     from puregraph.optimizers.slot import Slot
 
@@ -34,7 +35,7 @@ FLOAT = np.dtype(np.float32)
 class StatusField:
     """A field as a target that steps read and store."""
 
-    def __init__(self, array: Any):
+    def __init__(self, array: AnyArray):
         self.array = array
 
 
@@ -83,7 +84,7 @@ class UpdateStatus:
         self.scale = FIRST
         cupy.ndarray((1,), FLOAT, addresses[FIELDS.index("scale")])[...] = FIRST
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple:
         return type(None), ()  # a copied optimizer gets a new update status
 
     def begin(self, depth: int = DEPTH) -> None:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import product
 from math import gcd
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from puregraph.ops.convolution.cuda.tonhwc import StridedOperand, toNhwc
 from puregraph.ops.cuda.runtime.launch import Launch, stridesOf
@@ -25,6 +25,12 @@ from puregraph.ops.cuda.runtime.preprocess import STORED
 from puregraph.ops.product.cuda.epilogue import EpilogueOperandText, EpilogueText, sizeOf, stored
 from puregraph.ops.product.cuda.implicitgemm import contraction
 from puregraph.ops.product.cuda.operandlayout import ContractionOperand, Limit, Space
+
+if TYPE_CHECKING:
+    from types import NotImplementedType
+
+    from puregraph.core.protocols import Strided
+    from puregraph.ops.convolution.reference import Window
 
 EVEN = 8  # 16-bit elements that are loaded at once
 
@@ -42,8 +48,8 @@ class ConvOperand(NamedTuple):
 
 
 def forward(
-    y: Any, x: Any, W: Any, window: Any, groups: int, epilogue: EpilogueText | None = None
-) -> list[Launch] | Any:
+    y: Strided, x: Any, W: Strided, window: Any, groups: int, epilogue: EpilogueText | None = None
+) -> list[Launch] | NotImplementedType:
     """y = x * W, or its epilogue, with rows (n, *positions) and channels as columns."""
     if not areFloats(x, W):
         return NotImplemented
@@ -76,8 +82,8 @@ def forward(
 
 
 def data(
-    dx: Any, grad: Any, W: Any, window: Any, groups: int, epilogue: EpilogueText | None = None
-) -> list[Launch] | Any:
+    dx: Strided, grad: Strided, W: Strided, window: Window, groups: int, epilogue: EpilogueText | None = None
+) -> list[Launch] | NotImplementedType:
     """dx of y = x * W, or its epilogue, with rows (n, *positions) and channels as columns."""
     if not areFloats(grad, W):
         return NotImplemented
@@ -112,7 +118,7 @@ def data(
     return launches
 
 
-def weight(dW: Any, grad: Any, x: Any, window: Any, groups: int) -> list[Launch] | Any:
+def weight(dW: Strided, grad: Strided, x: Strided, window: Window, groups: int) -> list[Launch] | NotImplementedType:
     """dW of y = x * W."""
     if not areFloats(grad, x):
         return NotImplemented
@@ -143,17 +149,17 @@ def weight(dW: Any, grad: Any, x: Any, window: Any, groups: int) -> list[Launch]
     return after([*first, *second], contraction("convolutionWeight", space, a, b, epilogue))
 
 
-def areFloats(x: Any, y: Any) -> bool:
+def areFloats(x: Strided, y: Strided) -> bool:
     """True if both have the same dtype, supported by contractions."""
     return x.dtype == y.dtype and STORED.get(x.dtype.name) in ("float", "double", "Half", "Bfloat")
 
 
-def after(before: list[Launch], done: list[Launch] | Any) -> list[Launch] | Any:
+def after(before: list[Launch], done: list[Launch] | NotImplementedType) -> list[Launch] | NotImplementedType:
     """Launches after others, if there are any."""
     return done if done is NotImplemented or not done else [*before, *done]
 
 
-def epilogueOf(y: Any) -> EpilogueText:
+def epilogueOf(y: Strided) -> EpilogueText:
     """The epilogue that stores into an array (n, c, *spatial)."""
     n, c, *positions = stridesOf(y)
     return stored(y, (n, *positions), (c,))
@@ -167,7 +173,7 @@ def grouped(c: EpilogueOperandText, channels: int) -> EpilogueOperandText:
 # Layout ---------------------------------------------------------------------------------------------------------------
 
 
-def prepared(x: Any, channels: int, groups: int, isPadded: bool = True) -> tuple[list[Launch], ConvOperand]:
+def prepared(x: Strided, channels: int, groups: int, isPadded: bool = True) -> tuple[list[Launch], ConvOperand]:
     """The operand in a layout that is read quickly, and the launches that copy it."""
     n, c, *positions = stridesOf(x)
     operand = ConvOperand(x.dtype.name, x, n, c, tuple(positions), channels)
@@ -177,7 +183,7 @@ def prepared(x: Any, channels: int, groups: int, isPadded: bool = True) -> tuple
     return channelsLast(x, x.shape[0], channels + -channels % EVEN if isOdd else channels, groups)
 
 
-def preparedWeight(operand: ConvOperand, W: Any, samples: int, channels: int) -> tuple[list[Launch], ConvOperand]:
+def preparedWeight(operand: ConvOperand, W: Strided, samples: int, channels: int) -> tuple[list[Launch], ConvOperand]:
     """The weight for such an operand, with as many filters and channels."""
     n, c, *positions = stridesOf(W)
     if (samples, channels) == W.shape[:2] and (c == 1 or operand.c != 1):
@@ -185,7 +191,7 @@ def preparedWeight(operand: ConvOperand, W: Any, samples: int, channels: int) ->
     return channelsLast(W, samples, channels, 1)
 
 
-def channelsLast(x: Any, samples: int, channels: int, groups: int) -> tuple[list[Launch], ConvOperand]:
+def channelsLast(x: Strided, samples: int, channels: int, groups: int) -> tuple[list[Launch], ConvOperand]:
     """An operand, copied channels last."""
     launch, y = toNhwc(StridedOperand(x.dtype.name, x, x.shape, stridesOf(x)), samples, channels * groups)
     n, *positions, c = stridesOf(y)

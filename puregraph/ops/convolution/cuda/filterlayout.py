@@ -10,18 +10,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from puregraph.ops.cuda.nests.multitensor import ROW, chunked
 from puregraph.ops.cuda.runtime.launch import THREADS, Launch, isContiguous
 from puregraph.ops.cuda.runtime.preprocess import defined, stored
+
+if TYPE_CHECKING:
+    from types import NotImplementedType
+
+    from puregraph.core.protocols import AnyArray
 
 CHUNK = 4096  # elements of a block
 FAR = 2**31  # elements that an index can count
 FLOATS = ("float16", "bfloat16", "float32")
 
 
-def transposed(xs: Sequence[Any], ys: Sequence[Any]) -> Any:
+def transposed(xs: Sequence[AnyArray], ys: Sequence[Any]) -> list[Launch] | NotImplementedType:
     """The launches that copy each x (k, c, *window) into y of the same shape: one of the two is row-major, the other
     channels last. NotImplemented for weights of other dtypes."""
     groups: dict[Any, list[tuple[Any, Any, int, int]]] = {}

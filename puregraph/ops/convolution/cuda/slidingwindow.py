@@ -9,10 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from puregraph.ops.cuda.nests.kernelargs import KernelArgs
 from puregraph.ops.cuda.runtime.launch import THREADS, WIDEST, Launch, blocksFor, eachOf, stridesOf
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from puregraph.core.protocols import Strided
+    from puregraph.ops.convolution.reference import Window
 
 FAR = 2**31 - 1  # the largest int
 
@@ -50,7 +56,7 @@ class ThreadGrid(NamedTuple):
         return "\n".join([text, *lines])
 
 
-def gridOf(made: Any, *others: Any, run: int = 1) -> ThreadGrid | None:
+def gridOf(made: Strided, *others: Strided, run: int = 1) -> ThreadGrid | None:
     """The grid over the written array, packed if all arrays have contiguous channels; None if it is too large."""
     channels, last = (abs(stridesOf(made)[axis]) for axis in (1, -1))
     isLast = channels < last or made.shape[-1] == 1
@@ -59,7 +65,7 @@ def gridOf(made: Any, *others: Any, run: int = 1) -> ThreadGrid | None:
     return grid if grid.threads <= FAR else None
 
 
-def packOf(made: Any, *others: Any) -> int:
+def packOf(made: Strided, *others: Strided) -> int:
     """The number of channels that are contiguous and aligned in all arrays; at most 16 bytes of the first."""
     sizes = [made.shape[1]]
     for x in (made, *others):
@@ -74,7 +80,7 @@ def packOf(made: Any, *others: Any) -> int:
 
 
 def at(
-    args: KernelArgs, name: str, x: Any, positions: Sequence[str], channel: str = "channel", sample: str = "sample"
+    args: KernelArgs, name: str, x: Strided, positions: Sequence[str], channel: str = "channel", sample: str = "sample"
 ) -> str:
     """C of the offset of an element of an array."""
     return args.offset(f"{name}_", [sample, channel, *positions], stridesOf(x))
@@ -98,7 +104,7 @@ def overTaps(rank: int, body: str) -> str:
     return "\n".join([*heads, body, "}" * rank])
 
 
-def overWindows(rank: int, body: str, args: KernelArgs, window: Any) -> str:
+def overWindows(rank: int, body: str, args: KernelArgs, window: Window) -> str:
     """C of a loop over the windows s0, ... that contain a position, in order."""
     heads = []
     for i in range(rank):
@@ -127,7 +133,7 @@ def launch(
     return Launch(name, text, name, tuple(args.slots), (blocksFor(grid.threads, THREADS), 1, 1), (THREADS, 1, 1))
 
 
-def wideType(*xs: Any) -> dict[str, str]:
+def wideType(*xs: Strided) -> dict[str, str]:
     """Wide, the type that is computed in."""
     return {"Wide": "double" if any(x.dtype.name == "float64" for x in xs) else "float"}
 

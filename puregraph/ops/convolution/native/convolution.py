@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from itertools import accumulate, product
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from puregraph.ops.convolution.native import depthwise, weightgrad, winograd, winogradweight
 from puregraph.ops.convolution.native.direct import DirectConvolution, directConvolution, flattened
 from puregraph.ops.convolution.native.geometry import Geometry, dataLines, forwardLine
 from puregraph.ops.convolution.native.packweights import pack
 from puregraph.ops.native.llvm.kernelcall import EpilogueSpec, KernelCall
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from puregraph.core.protocols import Strided
+    from puregraph.ops.ir.value import Value
 
 
 def forwardConvolution(g: Geometry) -> DirectConvolution:
@@ -45,11 +51,11 @@ class Filters:
         self.name = f"dx {g.text}" if isData else g.text
         self.pixel = g.o if isData else g.c
 
-    def pack(self, W: Any, packed: Any, chunk: int | None = None) -> list[KernelCall]:
+    def pack(self, W: Any, packed: Strided, chunk: int | None = None) -> list[KernelCall]:
         raise NotImplementedError
 
     def convolve(
-        self, x: Any, packed: Any, epilogue: EpilogueSpec, xPixel: int | None = None, chunk: int | None = None
+        self, x: Strided, packed: Strided, epilogue: EpilogueSpec, xPixel: int | None = None, chunk: int | None = None
     ) -> list[KernelCall]:
         raise NotImplementedError
 
@@ -86,11 +92,11 @@ class WinogradFilters(Filters):
         super().__init__(g, isData)
         self.split, self.size, self.chunks, self.part = split, split.packed, split.chunks, split.part
 
-    def pack(self, W: Any, packed: Any, chunk: int | None = None) -> list[KernelCall]:
+    def pack(self, W: Any, packed: Strided, chunk: int | None = None) -> list[KernelCall]:
         return [winograd.pack(f"pack {self.name}", self.split, W, packed, self.isData, chunk)]
 
     def convolve(
-        self, x: Any, packed: Any, epilogue: EpilogueSpec, xPixel: int | None = None, chunk: int | None = None
+        self, x: Strided, packed: Strided, epilogue: EpilogueSpec, xPixel: int | None = None, chunk: int | None = None
     ) -> list[KernelCall]:
         name, pixel = f"conv {self.name}", xPixel or self.pixel
         return [winograd.winogradConvolution(name, self.split, x, pixel, packed, epilogue, chunk)]
@@ -103,11 +109,11 @@ class DepthwiseFilters(Filters):
         super().__init__(g, isData)
         self.size = depthwise.packedSize(g)
 
-    def pack(self, W: Any, packed: Any, chunk: int | None = None) -> list[KernelCall]:
+    def pack(self, W: Any, packed: Strided, chunk: int | None = None) -> list[KernelCall]:
         return depthwise.pack(W, packed, self.g)
 
     def convolve(
-        self, x: Any, packed: Any, epilogue: EpilogueSpec, xPixel: int | None = None, chunk: int | None = None
+        self, x: Strided, packed: Strided, epilogue: EpilogueSpec, xPixel: int | None = None, chunk: int | None = None
     ) -> list[KernelCall]:
         use = depthwise.dataGradient if self.isData else depthwise.forward
         return use(x, packed, epilogue, self.g, xPixel)
@@ -127,7 +133,13 @@ def takesPlanes(g: Geometry) -> bool:
 
 
 def weightGradient(
-    grad: Any, x: Any, dW: Any, workspace: Any, g: Geometry, gradPixel: int | None = None, xPixel: int | None = None
+    grad: Value,
+    x: Value,
+    dW: Value,
+    workspace: Value,
+    g: Geometry,
+    gradPixel: int | None = None,
+    xPixel: int | None = None,
 ) -> list[KernelCall]:
     """dW (o, c / groups, *size) from grad (n, *count, o) and x (n, *spatial, c); with a workspace."""
     return weightGradientModule(g).weightGradient(grad, x, dW, workspace, g, gradPixel, xPixel)
@@ -138,7 +150,7 @@ def weightWorkspace(g: Geometry) -> int:
     return weightGradientModule(g).weightWorkspace(g)
 
 
-def weightGradientModule(g: Geometry) -> Any:
+def weightGradientModule(g: Geometry) -> ModuleType:
     """The module that computes the weight gradient."""
     if g.isDepthwise:
         return depthwise

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import ceil
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from puregraph.ops.convolution.native.direct import SingleIteration, outputsOf, tapRuns
 from puregraph.ops.convolution.native.geometry import Geometry, forwardLine
@@ -28,6 +28,9 @@ from puregraph.ops.native.llvm.instructions import IRType, IRValue
 from puregraph.ops.native.llvm.irbuilder import IRBuilder
 from puregraph.ops.native.llvm.kernelcall import EpilogueSpec, KernelCall
 
+if TYPE_CHECKING:
+    from puregraph.core.protocols import Strided
+
 GRAIN = 1 << 18  # multiplications of a part
 PARTS = 16  # of the samples, in the gradient of the weight
 LONG = 64  # taps of a row from which on they are summed one by one
@@ -39,7 +42,7 @@ def packedSize(g: Geometry) -> int:
     return g.taps * g.c
 
 
-def pack(W: Any, packed: Any, g: Geometry) -> list[KernelCall]:
+def pack(W: Any, packed: Strided, g: Geometry) -> list[KernelCall]:
     """W (c, 1, *size) as (taps, c), for forward and the data gradient."""
     taps, channels = g.taps, g.c
 
@@ -51,20 +54,22 @@ def pack(W: Any, packed: Any, g: Geometry) -> list[KernelCall]:
     return [KernelCall(f"pack {g.text}", f"packdw {taps} {channels}", write, {"W": W, "packed": packed}, 1)]
 
 
-def forward(x: Any, packed: Any, epilogue: EpilogueSpec, g: Geometry, xPixel: int | None = None) -> list[KernelCall]:
+def forward(
+    x: Strided, packed: Strided, epilogue: EpilogueSpec, g: Geometry, xPixel: int | None = None
+) -> list[KernelCall]:
     """y (n, *count, c) from x (n, *spatial, c)."""
     return [slide(f"depthwise {g.text}", g, forwardPhases(g.axes), x, xPixel or g.c, packed, epilogue)]
 
 
 def dataGradient(
-    grad: Any, packed: Any, epilogue: EpilogueSpec, g: Geometry, gradPixel: int | None = None
+    grad: Strided, packed: Strided, epilogue: EpilogueSpec, g: Geometry, gradPixel: int | None = None
 ) -> list[KernelCall]:
     """dx (n, *spatial, c) from grad (n, *count, c)."""
     return [slide(f"depthwise dx {g.text}", g, dataPhases(g.axes), grad, gradPixel or g.c, packed, epilogue)]
 
 
 def slide(
-    name: str, g: Geometry, phases: list[Lines], x: Any, xPixel: int, packed: Any, epilogue: EpilogueSpec
+    name: str, g: Geometry, phases: list[Lines], x: Strided, xPixel: int, packed: Strided, epilogue: EpilogueSpec
 ) -> KernelCall:
     """The convolutions of all phases; every task computes some rows of each."""
     size = tuple(axis.size for axis in g.axes)
@@ -120,7 +125,13 @@ def partsOf(g: Geometry) -> int:
 
 
 def weightGradient(
-    grad: Any, x: Any, dW: Any, workspace: Any, g: Geometry, gradPixel: int | None = None, xPixel: int | None = None
+    grad: Strided,
+    x: Strided,
+    dW: Strided,
+    workspace: Strided,
+    g: Geometry,
+    gradPixel: int | None = None,
+    xPixel: int | None = None,
 ) -> list[KernelCall]:
     """dW (c, 1, *size) from grad (n, *count, c) and x (n, *spatial, c)."""
     parts, gradPixel, xPixel = partsOf(g), gradPixel or g.c, xPixel or g.c

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack
 from math import ceil, prod
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from puregraph.ops.convolution.native.geometry import AxisMap
 from puregraph.ops.convolution.native.padcopy import copyRow, interleaveRow, paddedRows
@@ -18,6 +18,11 @@ from puregraph.ops.convolution.native.registertiling import RegisterTile, tile
 from puregraph.ops.native.llvm.instructions import IRPointer, IRType, IRValue, IRVariable
 from puregraph.ops.native.llvm.irbuilder import IRBuilder
 from puregraph.ops.native.llvm.kernelcall import EpilogueSpec, KernelCall
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+    from typing import Any
+
 
 GRAIN = 1 << 19  # multiplications that a task has at least, where there are enough
 MOST = 64  # tasks
@@ -323,7 +328,7 @@ class DirectWriter:
                 selected = self.code.select(i >= kind.start, value, selected)
         return selected
 
-    def taps(self, limits: tuple[IRValue, IRValue] | None) -> Any:
+    def taps(self, limits: tuple[IRValue, IRValue] | None) -> AbstractContextManager:
         return self.code.loop(*limits, unroll=1) if limits else SingleIteration(self.code)
 
     def runs(self, i: IRValue) -> list[Run]:
@@ -446,7 +451,7 @@ class SingleIteration:
     def __enter__(self) -> IRValue:
         return self.index
 
-    def __exit__(self, *error: Any) -> None:
+    def __exit__(self, *error: object) -> None:
         pass
 
 

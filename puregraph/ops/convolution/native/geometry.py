@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from math import gcd, prod
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 class ConvolutionAxis(NamedTuple):
@@ -66,8 +69,8 @@ class Geometry(NamedTuple):
 
 
 def geometry(
-    shape: Any,
-    weight: Any,
+    shape: Sequence[int],
+    weight: tuple[int, ...],
     stride: Any = 1,
     pad: Any = 0,
     dilation: Any = 1,
@@ -96,7 +99,7 @@ def perAxis(value: Any, rank: int) -> tuple[Any, ...]:
     return tuple(value) if isinstance(value, (tuple, list)) else (value,) * rank
 
 
-def pair(pad: Any) -> tuple[int, int]:
+def pair(pad: Sequence[Sequence[int]]) -> tuple[int, int]:
     """Padding before and after, where one value may stand for both."""
     before, after = pad if isinstance(pad, (tuple, list)) else (pad, pad)
     return int(before), int(after)

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import product
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING
 
 from puregraph.ops.convolution.native.direct import DirectConvolution
 from puregraph.ops.convolution.native.filtertaps import FilterTaps, overFilters
 from puregraph.ops.native.llvm.instructions import IRPointer, IRType, IRValue
 from puregraph.ops.native.llvm.irbuilder import IRBuilder
 from puregraph.ops.native.llvm.kernelcall import KernelCall
+
+if TYPE_CHECKING:
+    from typing import Any
 
 UNROLLED = 128  # taps of a filter that are packed without a loop: the text, and the time to compile it, grow with them
 SPARSE = 8  # taps of a filter for each that is packed, from which on these are read one by one and not in whole filters

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import product
 from math import ceil, prod
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from puregraph.ops.convolution.native.direct import SingleIteration, TapRun, edgeTaps, tapBounds, tapRuns
 from puregraph.ops.convolution.native.geometry import AxisMap, ConvolutionAxis, dataLines, forwardLine
@@ -19,6 +19,10 @@ from puregraph.ops.native.llvm import jit
 from puregraph.ops.native.llvm.instructions import IRPointer, IRType, IRValue
 from puregraph.ops.native.llvm.irbuilder import IRBuilder
 from puregraph.ops.native.llvm.kernelcall import EpilogueSpec
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
 
 Lines = tuple[AxisMap, AxisMap, AxisMap]
 GRAIN = 1 << 17  # elements of a task
@@ -236,7 +240,15 @@ class OutputRow:
             if some:
                 self.tap(some, vector, i, j, k, seen)
 
-    def tap(self, states: Any, vector: ChannelVector, i: Any, j: Any, k: Any, seen: dict[int, IRValue]) -> None:
+    def tap(
+        self,
+        states: Any,
+        vector: ChannelVector,
+        i: Any,
+        j: Any,
+        k: Any,
+        seen: dict[int, IRValue],
+    ) -> None:
         (deep, high, wide), size = self.lines, self.slider.size
         taps = [tapOf(line, a) + later for line, a, later in zip(self.lines, (i, j, k), self.later)]
         number = (taps[0] * size[1] + taps[1]) * size[2] + taps[2]
@@ -258,7 +270,7 @@ def tapOf(line: AxisMap, i: IRValue | int) -> IRValue | int:
     return i * (line.taps[1] - line.taps[0]) + line.taps[0] if len(line.taps) > 1 else i + line.taps[0]
 
 
-def overTaps(code: IRBuilder, limit: tuple[IRValue, IRValue] | None) -> Any:
+def overTaps(code: IRBuilder, limit: tuple[IRValue, IRValue] | None) -> AbstractContextManager:
     """A loop over the taps within the limits; without limits the body once."""
     return code.loop(*limit, unroll=1) if limit else SingleIteration(code)
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cache
 from math import ceil, prod
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from puregraph.ops.convolution.native.direct import SingleIteration, outputsOf
 from puregraph.ops.convolution.native.geometry import AxisMap, Geometry, forwardLine
@@ -25,6 +25,12 @@ from puregraph.ops.native.llvm.instructions import IRPointer, IRType, IRValue
 from puregraph.ops.native.llvm.irbuilder import IRBuilder
 from puregraph.ops.native.llvm.kernelcall import KernelCall
 from puregraph.ops.native.llvm.registertranspose import transposed
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from puregraph.core.protocols import Strided
+    from puregraph.ops.ir.value import Value
 
 GRAIN = 1 << 20  # multiplications that a task has at least
 MOST = 16  # tasks up to which the samples are split into parts
@@ -147,7 +153,13 @@ def weightWorkspace(g: Geometry) -> int:
 
 
 def weightGradient(
-    grad: Any, x: Any, dW: Any, workspace: Any, g: Geometry, gradPixel: int | None = None, xPixel: int | None = None
+    grad: Value,
+    x: Value,
+    dW: Value,
+    workspace: Value,
+    g: Geometry,
+    gradPixel: int | None = None,
+    xPixel: int | None = None,
 ) -> list[KernelCall]:
     """dW (o, c / groups, *size) from grad (n, *count, o) and x (n, *spatial, c), with strides of pixels."""
     of = specOf(g)
@@ -169,7 +181,7 @@ def weightGradient(
     return calls
 
 
-def addParts(name: str, workspace: Any, to: Any, size: int, parts: int) -> KernelCall:
+def addParts(name: str, workspace: Strided, to: Any, size: int, parts: int) -> KernelCall:
     """to = the sum of the partial sums, in order."""
     lanes = jit.lanes(4)
     chunk = max(4 * lanes, ceil(size / 16 / lanes) * lanes)
@@ -466,6 +478,6 @@ class TapRowTiles(WeightGradWriter):
             self.to.store(self.weightAt(lane, c, tap), self.sums.load(at))
 
 
-def overTaps(code: IRBuilder, line: AxisMap) -> Any:
+def overTaps(code: IRBuilder, line: AxisMap) -> AbstractContextManager:
     """A loop over the taps of an axis; the body once where there is only one."""
     return SingleIteration(code) if len(line.taps) == 1 else code.loop(0, len(line.taps), unroll=1)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from functools import cache
 from math import ceil, gcd, prod
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from puregraph.ops.convolution.native.filtertaps import FilterTaps, overFilters
 from puregraph.ops.convolution.native.geometry import ConvolutionAxis, Geometry
@@ -21,6 +21,9 @@ from puregraph.ops.native.llvm import jit
 from puregraph.ops.native.llvm.instructions import IRPointer, IRType, IRValue, IRVariable
 from puregraph.ops.native.llvm.irbuilder import IRBuilder
 from puregraph.ops.native.llvm.kernelcall import EpilogueSpec, KernelCall
+
+if TYPE_CHECKING:
+    from puregraph.core.protocols import Strided
 
 NEAR = 540 << 10  # bytes of transformed inputs that stay in L2
 MOST = 64  # tasks
@@ -171,7 +174,7 @@ def dataPlan(g: Geometry) -> WinogradSplit:
 
 
 def pack(
-    name: str, plan: WinogradSplit, W: Any, packed: Any, isTransposed: bool, chunk: int | None = None
+    name: str, plan: WinogradSplit, W: Strided, packed: Strided, isTransposed: bool, chunk: int | None = None
 ) -> KernelCall:
     """U = G g G' of the filters of a chunk: (panel, position, input, output of the panel); W is (o, c, 3, 3).
 
@@ -207,7 +210,13 @@ def pack(
 
 
 def winogradConvolution(
-    name: str, plan: WinogradSplit, x: Any, xPixel: int, packed: Any, epilogue: EpilogueSpec, chunk: int | None = None
+    name: str,
+    plan: WinogradSplit,
+    x: Strided,
+    xPixel: int,
+    packed: Strided,
+    epilogue: EpilogueSpec,
+    chunk: int | None = None,
 ) -> KernelCall:
     """y = the convolution of x with the packed weight; the output channels of a chunk."""
     panels = plan.panelsOf(chunk)

@@ -8,7 +8,7 @@ end these are transformed to gradients of 3x3 filters. Partial sums are added in
 from __future__ import annotations
 
 from math import ceil
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from puregraph.ops.convolution.native.geometry import Geometry
 from puregraph.ops.convolution.native.registertiling import registers
@@ -21,6 +21,9 @@ from puregraph.ops.native.llvm.instructions import IRType, IRValue
 from puregraph.ops.native.llvm.irbuilder import IRBuilder
 from puregraph.ops.native.llvm.kernelcall import KernelCall
 from puregraph.ops.native.llvm.registertranspose import transposed
+
+if TYPE_CHECKING:
+    from puregraph.core.protocols import Strided
 
 MOST = 16  # tasks
 TILES = 28  # tiles that are transformed at a time
@@ -69,7 +72,13 @@ def weightWorkspace(g: Geometry) -> int:
 
 
 def weightGradient(
-    grad: Any, x: Any, dW: Any, workspace: Any, g: Geometry, gradPixel: int | None = None, xPixel: int | None = None
+    grad: Strided,
+    x: Strided,
+    dW: Strided,
+    workspace: Strided,
+    g: Geometry,
+    gradPixel: int | None = None,
+    xPixel: int | None = None,
 ) -> list[KernelCall]:
     """dW (o, c, 3, 3) from grad (n, *count, o) and x (n, *spatial, c)."""
     plan, gradPixel, xPixel = planOf(g), gradPixel or g.o, xPixel or g.c

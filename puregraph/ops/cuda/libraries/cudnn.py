@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from functools import cache
 from math import prod
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from puregraph.core import device
 from puregraph.core.base.cachedproperty import CachedProperty
@@ -27,6 +27,9 @@ from puregraph.ops.cuda.libraries import paths
 from puregraph.ops.cuda.libraries.librarycall import LibraryCall, Time
 from puregraph.ops.cuda.libraries.workspaces import known
 from puregraph.ops.cuda.runtime.perdevice import PerDevice, ordinal
+
+if TYPE_CHECKING:
+    from puregraph.core.protocols import AnyArray, Strided
 
 MAJOR = 9  # of cuDNN's interface
 HINT = "the extras puregraph[cuda12] and puregraph[cuda13] bring it"
@@ -110,7 +113,7 @@ class CudnnCall(LibraryCall):
         planner.tune(self.task, limit, lambda graph: time(lambda: planner.run(graph, addresses, workspace, stream)))
         self.prepare(addresses)
 
-    def emulate(self, arrays: Sequence[Any]) -> None:
+    def emulate(self, arrays: Sequence[AnyArray]) -> None:
         self.task.emulate(arrays)
 
 
@@ -416,13 +419,13 @@ def tensor(x: Any, lay: Callable[[Sequence[int]], tuple[int, ...]] = channelsLas
     return Tensor(tuple(x.shape), tuple(strides))
 
 
-def areAligned(*arrays: Any) -> bool:
+def areAligned(*arrays: Strided) -> bool:
     """True if arrays, or Values that become arrays, start at the alignment that plans require."""
     starts = [getattr(getattr(x, "value", x), "offset", 0) for x in arrays if x is not None]
     return not any(start % ALIGNED for start in starts)
 
 
-def isPlain(x: Any) -> bool:
+def isPlain(x: Strided) -> bool:
     """True if an array has a dtype that cuDNN supports, and non-negative strides of whole elements."""
     size = x.dtype.itemsize
     leadsOn = all(step % size == 0 and step >= (n > 1) for n, step in zip(x.shape, x.strides))

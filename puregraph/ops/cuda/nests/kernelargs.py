@@ -21,7 +21,7 @@ class KernelArgs:
         self.fields: dict[str, str] = {}
         self.slots: list[tuple[str, Any]] = []
 
-    def pointer(self, name: str, dtype: str, what: Any, isWritten: bool = False) -> str:
+    def pointer(self, name: str, dtype: str, what: object, isWritten: bool = False) -> str:
         """A pointer to an array of a dtype."""
         return self.keep(name, f"{'' if isWritten else 'const '}{STORED[dtype]}*", "pointer", what)
 
@@ -29,7 +29,7 @@ class KernelArgs:
         """An integer."""
         return self.keep(name, TYPES[kind], kind, value)
 
-    def keep(self, name: str, declared: str, kind: str, what: Any) -> str:
+    def keep(self, name: str, declared: str, kind: str, what: object) -> str:
         if name not in self.fields:
             self.fields[name] = declared
             self.slots.append((kind, what))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from math import gcd, prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from puregraph.ops.cuda.nests.formulatext import preamble, statement
 from puregraph.ops.cuda.runtime.compiler import ROUNDED
@@ -17,6 +17,9 @@ from puregraph.ops.cuda.runtime.launch import THREADS, WIDEST, Launch, divisor
 from puregraph.ops.formula import Formula
 from puregraph.ops.formula.formula import wholeText
 from puregraph.ops.formula.loopnest import INTEGERS, LoopNest, Reduce, ReducedNest, isAxis, startOf, title
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
 
 KINDS = {
     "bool": ("bool", 1),
@@ -139,7 +142,7 @@ class NestWriter:
         self.depth -= 1
         self.line("}")
 
-    def lanes(self, v: str = "v") -> Any:
+    def lanes(self, v: str = "v") -> AbstractContextManager:
         """A loop over the elements that are loaded at a time."""
         if v == "1":
             return self.block("for (int u = 0; u < 1; u++)")

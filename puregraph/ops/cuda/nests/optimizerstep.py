@@ -8,13 +8,17 @@ launch serves every step.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from puregraph.ops.cuda.nests.multitensor import ROW, chunked
 from puregraph.ops.cuda.runtime.launch import THREADS, WAVE, Launch, isDense
 from puregraph.ops.cuda.runtime.preprocess import computed, stored
 from puregraph.ops.formula import Formula
 from puregraph.ops.formula.formula import cudaFrom, preambleFrom
+
+if TYPE_CHECKING:
+    from types import NotImplementedType
+
 
 PACKS = (8, 4, 2, 1)  # that a thread takes one after the other, fewer where there is less to do
 FLOATS = ("float16", "bfloat16", "float32", "float64")
@@ -28,7 +32,7 @@ def launches(
     scalars: Sequence[Arrays],
     copies: Sequence[Arrays] | None = None,
     skip: Any = None,
-) -> Any:
+) -> list[Launch] | NotImplementedType:
     """Update each parameter's arrays by the formulas, in place, all from the old values.
 
     `formulas`  by the name of the array that each assigns to: the parameter, its states
@@ -53,7 +57,7 @@ def launches(
     return [launch(formulas, members, skip) for members in groups.values()]
 
 
-def mangled(named: Mapping[str, Any]) -> dict[str, Any]:
+def mangled(named: Mapping[str, object]) -> dict[str, Any]:
     """The same arrays under names that are not used in C++ or in the texts below."""
     return {f"v0{name}_": array for name, array in named.items()}
 
@@ -75,7 +79,7 @@ def order(x: Any) -> list[tuple[int, int]]:
     return [(n, stride // x.dtype.itemsize) for n, stride in zip(x.shape, x.strides) if n > 1]
 
 
-def signature(*groups: Arrays) -> Any:
+def signature(*groups: Arrays) -> tuple:
     """The key of a launch's text: dtypes and constants."""
     return tuple([tuple([(name, getattr(x, "dtype", x)) for name, x in group.items()]) for group in groups])
 

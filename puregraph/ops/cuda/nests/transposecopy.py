@@ -9,11 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING
 
 from puregraph.ops.cuda.nests.nestwriter import NestWriter
 from puregraph.ops.cuda.runtime.launch import Launch
 from puregraph.ops.formula.loopnest import LoopNest, ReducedNest
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
 
 SIDE = 32  # of a tile
 ROWS = 8  # of it that a block has threads for
@@ -92,7 +95,7 @@ class TransposeWriter(NestWriter):
             with self.inside():
                 yield
 
-    def inside(self) -> Any:
+    def inside(self) -> AbstractContextManager:
         """A block for positions inside the space."""
         space = self.nest.space
         ends = self.number(f"n{self.axis}", space[self.axis]), self.number("columns", space[-1])

@@ -36,7 +36,12 @@ def waiting(source: str) -> str:
 
 
 def start(
-    function: int, grid: tuple[int, int, int], block: tuple[int, int, int], values: list[Any], shared: int, stream: int
+    function: int,
+    grid: tuple[int, int, int],
+    block: tuple[int, int, int],
+    values: list[Any],
+    shared: int,
+    stream: int,
 ) -> None:
     """Start a kernel of such a text on a stream while earlier work on it still runs.
 

@@ -9,11 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import gcd, prod
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from puregraph.ops.cuda.runtime.preprocess import dtypeOf
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
+
 
 WARP = 32
 THREADS = 256  # of a block, by default
@@ -52,7 +56,7 @@ class Scratch:
 
     __slots__ = ("dtype", "shape", "strides")
 
-    def __init__(self, shape: tuple[int, ...], dtype: Any):
+    def __init__(self, shape: tuple[int, ...], dtype: DTypeLike):
         self.shape, self.dtype = tuple(shape), dtypeOf(dtype)
         self.strides = contiguous(self.shape, self.dtype.itemsize)
 
@@ -179,11 +183,11 @@ def memories(launches: Iterable[Any]) -> Iterator[Any]:
                     yield from what.whats
 
 
-def scratches(launches: Iterable[Any]) -> list[Scratch]:
+def scratches(launches: Iterable[object]) -> list[Scratch]:
     """The scratch memory of launches, each once."""
     return list({id(what): what for what in memories(launches) if isinstance(what, Scratch)}.values())
 
 
-def tables(launches: Iterable[Any]) -> list[PointerTable]:
+def tables(launches: Iterable[object]) -> list[PointerTable]:
     """The tables that launches read, each once."""
     return list({id(what): what for what in memories(launches) if isinstance(what, PointerTable)}.values())

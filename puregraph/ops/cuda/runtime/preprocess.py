@@ -9,9 +9,16 @@ from __future__ import annotations
 import hashlib
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import DTypeLike
+
+    from puregraph.core.protocols import Strided
 
 STORED = {
     "bool": "bool",
@@ -47,7 +54,7 @@ class Bfloat:
 BFLOAT16 = Bfloat()
 
 
-def dtypeOf(dtype: Any) -> Any:
+def dtypeOf(dtype: DTypeLike) -> Any:
     """A dtype, given itself or by its name; bfloat16 even where numpy knows none."""
     try:
         return dtype if isinstance(dtype, Bfloat) else np.dtype(dtype)
@@ -57,23 +64,23 @@ def dtypeOf(dtype: Any) -> Any:
         return BFLOAT16
 
 
-def named(dtype: Any) -> str:
+def named(dtype: DTypeLike) -> str:
     """The name of a dtype."""
     return dtype.name if isinstance(dtype, (np.dtype, Bfloat)) else np.dtype(dtype).name
 
 
-def stored(dtype: Any) -> str | None:
+def stored(dtype: DTypeLike) -> str | None:
     """The storage type of a dtype in C; None for dtypes that kernels do not support."""
     return STORED.get(named(dtype))
 
 
-def computed(dtype: Any) -> str:
+def computed(dtype: DTypeLike) -> str:
     """The type that is computed in: float for float16 and bfloat16, else the storage type."""
     kind = STORED[named(dtype)]
     return "float" if kind in ("Half", "Bfloat") else kind
 
 
-def areFloats(*arrays: Any) -> bool:
+def areFloats(*arrays: Strided) -> bool:
     """True if all arrays hold floats of any size."""
     return all(x.dtype.name in FLOATS for x in arrays)
 
@@ -84,7 +91,7 @@ def read(name: str) -> str:
     return (Path(__file__).parent.parent / "headers" / name).read_text(encoding="utf-8")
 
 
-def defined(names: dict[str, Any]) -> str:
+def defined(names: Mapping[str, object]) -> str:
     """The beginning of a text: macros with their values."""
     return "".join(f"#define {name} {what}\n" for name, what in names.items())
 

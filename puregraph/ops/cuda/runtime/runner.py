@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,12 +13,17 @@ from puregraph.ops.cuda.runtime import compiler, dependentlaunch
 from puregraph.ops.cuda.runtime.launch import TICKETS, Launch, memories, scratches, tables
 from puregraph.ops.cuda.runtime.perdevice import PerDevice, ordinal
 
+if TYPE_CHECKING:
+    import cupy
+    from numpy.typing import DTypeLike
+
+
 SCALARS = {"int": np.int32, "long": np.int64, "float": np.float32, "double": np.float64}
 STATIC_SHARED = 48 << 10  # bytes of shared memory that any kernel may use
 ALLOWED: dict[tuple[int, str, str], int] = {}  # the shared memory that each kernel was allowed on each GPU
 
 
-def empty(shape: tuple[int, ...], dtype: Any) -> Any:
+def empty(shape: tuple[int, ...], dtype: DTypeLike) -> cupy.ndarray:
     """An uninitialized CuPy array."""
     import cupy  # optional: there is a device array among the arguments, so it is here
 
@@ -32,7 +37,7 @@ def zeros(shape: tuple[int, ...], dtype: Any) -> Any:
     return cupy.zeros(shape, dtype)
 
 
-def uploaded(array: np.ndarray) -> Any:
+def uploaded(array: np.ndarray) -> cupy.ndarray:
     """A copy on the GPU."""
     import cupy  # optional, as above
 
@@ -49,7 +54,7 @@ def run(launches: Iterable[Launch | LibraryCall]) -> None:
     if any(what is TICKETS for what in memories(launches)):
         extra[id(TICKETS)] = zeros(TICKETS.shape, TICKETS.dtype)
 
-    def locate(what: Any) -> int:
+    def locate(what: object) -> int:
         return addressOf(extra.get(id(what), what))
 
     for table in tables(launches):
@@ -82,7 +87,7 @@ def stream() -> int:
     return cupy.cuda.get_current_stream().ptr
 
 
-def wrapped(kind: str, number: Any) -> Any:
+def wrapped(kind: str, number: int) -> int:
     """An unsigned integer of 32 or 64 bits as the signed one of the same bits."""
     bits = {"int": 32, "long": 64}.get(kind)
     return number - (1 << bits) if bits and number >= 1 << (bits - 1) else number
@@ -108,7 +113,7 @@ def architecture() -> str:
 
 
 @PerDevice
-def function(source: str, entry: str, shared: int) -> Any:
+def function(source: str, entry: str, shared: int) -> cupy.RawKernel:
     """A kernel, loaded on the GPU for the life of the process, which may use this many bytes of shared memory."""
     import cupy  # optional, as above
 

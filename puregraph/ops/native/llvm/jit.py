@@ -12,13 +12,16 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from puregraph.core.base.environment import variable
 from puregraph.core.errors import DeviceError
 from puregraph.core.storage import diskcache
 from puregraph.core.version import __version__
 from puregraph.ops.native.threads.numthreads import threads
+
+if TYPE_CHECKING:
+    from types import ModuleType
 
 ENTRY = "kernel"
 FORMAT = 1  # of stored kernels; a change makes all of them stale
@@ -104,7 +107,7 @@ def missing() -> str | None:
 
 
 @cache
-def binding() -> Any:
+def binding() -> ModuleType:
     """The llvmlite binding, initialised once.
 
     Raises    DeviceError where there is none that can be used

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from puregraph.ops.native.llvm.irbuilder import IRBuilder
+
+if TYPE_CHECKING:
+    from puregraph.ops.native.llvm.instructions import IRValue
 
 
 class KernelCall(NamedTuple):
@@ -57,6 +60,8 @@ class EpilogueSpec:
         for index, step in zip(indices, self.steps):
             self.y = self.y.at(index * step)
 
-    def put(self, code: IRBuilder, row: Any, column: Any, sums: Any, mask: Any = None) -> None:
+    def put(
+        self, code: IRBuilder, row: IRValue | int, column: IRValue | int, sums: Any, mask: IRValue | None = None
+    ) -> None:
         """Take the sums of `sums.lanes` columns of a row; the mask is on for columns that exist."""
         self.y.store(row * self.rowStride + column, sums, mask)

@@ -10,13 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from puregraph.ops.native.llvm import jit
 from puregraph.ops.native.llvm.instructions import SIZES, IRPointer, IRType, IRValue
 from puregraph.ops.native.llvm.irbuilder import IRBuilder
 from puregraph.ops.native.llvm.kernelcall import KernelCall
 from puregraph.ops.native.llvm.registertranspose import transposed
+
+if TYPE_CHECKING:
+    from puregraph.core.protocols import Strided
+    from puregraph.ops.ir.value import Value
 
 CHUNK = 1 << 14  # elements that a task copies, at least
 AHEAD = 4  # tiles that are prefetched before they are read
@@ -48,7 +52,13 @@ def merged(shape: Sequence[int], source: Sequence[int], target: Sequence[int]) -
 
 
 def stridedCopy(
-    kind: str, x: Any, shape: Sequence[int], source: Sequence[int], y: Any, target: Sequence[int], name: str = "copy"
+    kind: str,
+    x: Value,
+    shape: Sequence[int],
+    source: Sequence[int],
+    y: Any,
+    target: Sequence[int],
+    name: str = "copy",
 ) -> list[KernelCall]:
     """y at `target` strides = x at `source` strides; the kind gives the size of an element."""
     axes = merged(shape, source, target)
@@ -72,7 +82,7 @@ def slotsOf(x: Any, y: Any, outer: Sequence[CopyAxis]) -> dict[str, Any]:
     return slots
 
 
-def rowCopy(title: str, kind: str, x: Any, y: Any, axes: list[CopyAxis]) -> list[KernelCall]:
+def rowCopy(title: str, kind: str, x: Value, y: Strided, axes: list[CopyAxis]) -> list[KernelCall]:
     """Row by row: a task has some rows of the last axis but one."""
     *outer, line, row = axes if len(axes) > 1 else [CopyAxis(1, 0, 0), *axes]
     width = min(row.size, max(CHUNK, 1))
@@ -129,7 +139,7 @@ def writeRows(code: IRBuilder, kind: str, outer: int, mode: str) -> None:
 
 
 def transposeCopy(
-    title: str, kind: str, x: Any, y: Any, outer: list[CopyAxis], side: CopyAxis, row: CopyAxis
+    title: str, kind: str, x: Value, y: Any, outer: list[CopyAxis], side: CopyAxis, row: CopyAxis
 ) -> list[KernelCall]:
     """Square tiles of `side`, contiguous in x, by `row`, contiguous in y; a task has some of the side."""
     lanes = lanesOf(kind)
@@ -180,7 +190,7 @@ def partialTile(
         output.store(i * target + j, input.load(i + j * source))
 
 
-def fill(kind: str, y: Any, count: int, value: float) -> list[KernelCall]:
+def fill(kind: str, y: Value, count: int, value: float) -> list[KernelCall]:
     """y[i] = value for i < count."""
     slots = {"y": y, "count": count}
     return [

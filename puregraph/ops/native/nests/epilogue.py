@@ -61,13 +61,15 @@ class Epilogue(EpilogueSpec):
             (k, i): code.integer(f"{k}_b{i}") for k, o in self.operands.items() for i, b in enumerate(o.batch) if b
         }
 
-    def enter(self, code: IRBuilder, indices: Sequence[Any]) -> None:
+    def enter(self, code: IRBuilder, indices: Sequence[object]) -> None:
         for k in self.pointers:
             for i, index in enumerate(indices):
                 if (k, i) in self.steps:
                     self.pointers[k] = self.pointers[k].at(index * self.steps[k, i])  # type: ignore[call-overload]
 
-    def put(self, code: IRBuilder, row: Any, column: Any, sums: IRValue, mask: IRValue | None = None) -> None:
+    def put(
+        self, code: IRBuilder, row: IRValue | int, column: IRValue | int, sums: IRValue, mask: IRValue | None = None
+    ) -> None:
         lanes = sums.lanes
         values = {self.sums: sums}
 
@@ -84,7 +86,9 @@ class Epilogue(EpilogueSpec):
             address = self.pointers[f"s_{name}"].at(row * self.rows[f"s_{name}"] if f"s_{name}" in self.rows else 0)
             address.store(column, code.splat(value, lanes), mask)
 
-    def read(self, code: IRBuilder, name: str, row: Any, column: Any, lanes: int, mask: IRValue | None) -> IRValue:
+    def read(
+        self, code: IRBuilder, name: str, row: IRValue | int, column: IRValue | int, lanes: int, mask: IRValue | None
+    ) -> IRValue:
         key, operand = f"l_{name}", self.loads[name]
         address = self.pointers[key].at(row * self.rows[key] if key in self.rows else 0)
         value = address.load(column, lanes, mask) if operand.column else address.load()

@@ -6,16 +6,19 @@ One kernel call checks a list of records in memory and sets a flag.
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING
 
 from puregraph.ops.native.llvm.irbuilder import IRBuilder
 from puregraph.ops.native.llvm.kernelcall import KernelCall
+
+if TYPE_CHECKING:
+    from puregraph.core.protocols import AnyArray
 
 AXES = 3
 WORDS = 5 + 2 * AXES  # address, low, limit, ignored, isIgnoring; then sizes and strides in bytes, the inner axis last
 
 
-def bounded(records: Any, count: int, flag: Any, kind: str = "i64") -> list[KernelCall]:
+def bounded(records: AnyArray, count: int, flag: AnyArray, kind: str = "i64") -> list[KernelCall]:
     """Set the flag where an x is below `low`, or not below `limit`, and not `ignored`, for `count` records of WORDS."""
     slots = {"records": records, "count": count, "flag": flag}
     return [KernelCall(f"bounds of {count}", kind, partial(writeBounded, kind), slots, 1)]

@@ -331,7 +331,9 @@ class RowKernel:
         first = code.task * self.block
         for name, reduction in self.shape.beside.items():
 
-            def clear(at: Any, mask: Any, _: Any, u: int, name: str = name, how: str = reduction.how) -> None:
+            def clear(
+                at: Any, mask: IRValue | None, _: Any, u: int, name: str = name, how: str = reduction.how
+            ) -> None:
                 self.partial(name, at).store(0, writer.start(how, writer.lanes), mask)
 
             self.overAxes(0, {}, {}, clear)

@@ -154,7 +154,7 @@ class Workers:
             self.gates.clear()
 
 
-def native(entry: str, count: int, kind: Any = WORD, result: Any = WORD) -> Callable[..., int]:
+def native(entry: str, count: int, kind: type = WORD, result: Any = WORD) -> Callable[..., int]:
     """A function of the worker loop, called without the GIL."""
     text = workerloop.codeOf(entry)
     digest = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()

@@ -124,11 +124,11 @@ class CublasLt:
         self.type("cublasLtMatmulAlgoGetHeuristic", *[where] * 7, integer, where, where)
         self.type("cublasLtMatmul", *[where] * 14, size, where)
 
-    def type(self, name: str, *arguments: Any) -> None:
+    def type(self, name: str, *arguments: object) -> None:
         """Declare the arguments of a function that returns a status."""
         getattr(self.c, name).argtypes = list(arguments)
 
-    def call(self, name: str, *arguments: Any) -> None:
+    def call(self, name: str, *arguments: object) -> None:
         """Call a function.
 
         Raises    DeviceError with the library's message if it does not succeed
@@ -177,7 +177,7 @@ def handle() -> ctypes.c_void_p:
 class CublasObject:
     """A library object with attributes; freed with its last reference."""
 
-    def __init__(self, kind: str, *arguments: Any) -> None:
+    def __init__(self, kind: str, *arguments: object) -> None:
         self.kind, self.at, self.library = kind, ctypes.c_void_p(), library()
         self.library.call(f"{kind}Create", ctypes.byref(self.at), *arguments)
 

@@ -9,7 +9,7 @@ The sums have rows and columns, each along one axis or several, and may be a bat
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from puregraph.ops.cuda.nests import formulatext
 from puregraph.ops.cuda.nests.kernelargs import KernelArgs
 from puregraph.ops.cuda.runtime.launch import WIDEST
 from puregraph.ops.formula import Formula
+
+if TYPE_CHECKING:
+    from puregraph.core.protocols import Strided
 
 KINDS = {f"{kind}{bits}": f"{name}{bits}" for kind, name in (("i", "int"), ("u", "uint")) for bits in (8, 16, 32, 64)}
 KINDS |= {"f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64"}
@@ -65,7 +68,7 @@ class EpilogueText(NamedTuple):
 
 
 def stored(
-    y: Any, rows: tuple[int, ...], columns: tuple[int, ...], batch: tuple[int, ...] = (), start: int = 0
+    y: Strided, rows: tuple[int, ...], columns: tuple[int, ...], batch: tuple[int, ...] = (), start: int = 0
 ) -> EpilogueText:
     """The epilogue that stores the sums unchanged."""
     return EpilogueText("sums", {}, (), {"sums": EpilogueOperandText(y.dtype.name, y, rows, columns, batch, start)})

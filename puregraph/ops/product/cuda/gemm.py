@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from puregraph.ops.cuda.runtime.launch import Launch, stridesOf
 from puregraph.ops.product.cuda.epilogue import EpilogueText, stored
 from puregraph.ops.product.cuda.implicitgemm import contraction
 from puregraph.ops.product.cuda.operandlayout import ContractionOperand, Space
+
+if TYPE_CHECKING:
+    from types import NotImplementedType
+
+    from puregraph.core.protocols import Strided
 
 
 class OwnGemmOperand(NamedTuple):
@@ -31,7 +36,7 @@ def product(
     k: int,
     batch: tuple[int, ...] = (),
     **options: Any,
-) -> list[Launch] | Any:
+) -> list[Launch] | NotImplementedType:
     """sums[z, m, n] = sum over k of a[z, m, k] b[z, k, n], given to the epilogue; NotImplemented for dtypes that are no
     floats, or differ."""
     left = ContractionOperand(a.kind, a.what, (a.row,), (a.column,), a.batch, a.start)
@@ -40,7 +45,7 @@ def product(
     return contraction(name, Space((m,), (n,), (k,), batch), left, right, epilogue, **options)
 
 
-def matmul(out: Any, a: Any, b: Any, **options: Any) -> list[Launch] | Any:
+def matmul(out: Strided, a: Strided, b: Strided, **options: object) -> list[Launch] | NotImplementedType:
     """np.matmul(a, b, out=out) of arrays of two axes or more."""
     batch = out.shape[:-2]
     epilogue = stored(out, stridesOf(out)[-2:-1], stridesOf(out)[-1:], stridesOf(out)[:-2])
@@ -48,7 +53,7 @@ def matmul(out: Any, a: Any, b: Any, **options: Any) -> list[Launch] | Any:
     return product(matrixOf(a, batch), matrixOf(b, batch), epilogue, m, n, k, batch, **options)
 
 
-def matrixOf(x: Any, batch: tuple[int, ...]) -> OwnGemmOperand:
+def matrixOf(x: Strided, batch: tuple[int, ...]) -> OwnGemmOperand:
     """An array as the matrices of a batch, along whose axes it may be broadcast."""
     *before, row, column = stridesOf(x)
     missing = len(batch) - len(before)

@@ -14,7 +14,7 @@ depth is divided (split-k): each block sums a part of it, and a second kernel ad
 from __future__ import annotations
 
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING
 
 from puregraph.ops.cuda.nests.kernelargs import KernelArgs
 from puregraph.ops.cuda.runtime.launch import THREADS, Launch, Scratch, blocksFor, gridFor
@@ -40,6 +40,9 @@ from puregraph.ops.product.cuda.operandlayout import (
     withBatch,
 )
 
+if TYPE_CHECKING:
+    from types import NotImplementedType
+
 
 def contraction(
     name: str,
@@ -50,7 +53,7 @@ def contraction(
     isWhole: bool = False,
     tile: BlockTile | None = None,
     parts: int | None = None,
-) -> list[Launch] | Any:
+) -> list[Launch] | NotImplementedType:
     """The launches that give all sums to the epilogue; NotImplemented for dtypes that no tile supports.
 
     With `isWhole` no axes are joined, so that contractions of different sizes have one text.

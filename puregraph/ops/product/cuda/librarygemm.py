@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from functools import partial
 from itertools import product as pairings
 from math import prod
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -37,6 +37,13 @@ from puregraph.ops.product.cuda.cublaslt import (
     TaskAddresses,
     isPossible,
 )
+
+if TYPE_CHECKING:
+    from types import NotImplementedType
+
+    from numpy.typing import DTypeLike
+
+    from puregraph.core.protocols import Strided
 
 FORWARD = {None: 0, "relu": RELU, "gelu": GELU}
 BACK = {"relu": BACKRELU, "gelu": BACKGELU}
@@ -119,14 +126,14 @@ def product(
     b: Any,
     alpha: float = 1.0,
     beta: float = 0.0,
-    bias: Any = None,
+    bias: Strided | None = None,
     activation: str | None = None,
-    kept: Any = None,
+    kept: Strided | None = None,
     back: str | None = None,
-    total: Any = None,
+    total: Strided | None = None,
     of: str = "out",
     tf32: bool = False,
-) -> Any:
+) -> Product | NotImplementedType:
     """out = epilogue(alpha a b + beta out), as np.matmul; NotImplemented if the library has no such task.
 
     `bias`        (n,), added to each row
@@ -267,13 +274,13 @@ def matrixOf(view: View, rows: int, columns: int, kind: str) -> tuple[MatrixLayo
     return None
 
 
-def isColumnMajor(out: Any) -> bool:
+def isColumnMajor(out: Strided) -> bool:
     """True if a result is column-major rather than row-major."""
     (m, n), (rows, columns) = out.shape[-2:], out.strides[-2:]
     return n > 1 and columns != out.dtype.itemsize and (m == 1 or rows == out.dtype.itemsize)
 
 
-def viewOf(x: Any, batch: tuple[int, ...], isTransposed: bool, bits: int) -> View:
+def viewOf(x: Strided, batch: tuple[int, ...], isTransposed: bool, bits: int) -> View:
     """The layout of an array in a batch, in elements; where `bits` is 8, in bits, which bytes hold."""
     size = x.dtype.itemsize
     steps = [0 if length == 1 else step // size * bits for length, step in zip(x.shape, x.strides)]
@@ -283,7 +290,13 @@ def viewOf(x: Any, batch: tuple[int, ...], isTransposed: bool, bits: int) -> Vie
 
 
 def epilogueCode(
-    activation: Any, kept: Any, back: Any, bias: Any, total: Any, of: str, isTransposed: bool
+    activation: Any,
+    kept: Strided | None,
+    back: Any,
+    bias: Strided | None,
+    total: Strided | None,
+    of: str,
+    isTransposed: bool,
 ) -> int | None:
     """The library's code of an epilogue; None where it has none."""
     if total is not None and of != "out":
@@ -298,7 +311,7 @@ def epilogueCode(
     return None if epilogue and isTransposed else epilogue or PLAIN
 
 
-def fits(out: Any, a: Any, b: Any) -> bool:
+def fits(out: Strided, a: Strided, b: Strided) -> bool:
     """True if three arrays have the shapes and dtypes of a product that the library supports."""
     if min(len(a.shape), len(b.shape), len(out.shape)) < 2 or not out.size * a.size:
         return False
@@ -309,7 +322,9 @@ def fits(out: Any, a: Any, b: Any) -> bool:
     return areKnown and a.shape[-1] == b.shape[-2] and out.shape == shape
 
 
-def suits(epilogue: int, out: Any, vector: Any, kept: Any, of: str, activation: str | None) -> bool:
+def suits(
+    epilogue: int, out: Strided, vector: Strided | None, kept: Strided | None, of: str, activation: str | None
+) -> bool:
     """True if the epilogue's operands have the required shapes and dtypes."""
     if epilogue != PLAIN and out.dtype.name == "float64":
         return False
@@ -324,7 +339,7 @@ def suits(epilogue: int, out: Any, vector: Any, kept: Any, of: str, activation: 
     return True
 
 
-def keptFor(shape: tuple[int, ...], activation: str | None, dtype: Any) -> tuple[tuple[int, ...], Any]:
+def keptFor(shape: tuple[int, ...], activation: str | None, dtype: DTypeLike) -> tuple[tuple[int, ...], Any]:
     """The shape and dtype of the values that an activation keeps for backward: one bit per element for "relu", else
     elements.
 
@@ -361,7 +376,9 @@ def matrixAt(elements: np.ndarray, matrix: MatrixLayout, n: int) -> np.ndarray:
     return pick(elements, (matrix.rows, matrix.columns), (1, matrix.ld), n * matrix.stride)
 
 
-def finish(task: GemmTask, D: Any, A: Any, B: Any, parts: dict[str, np.ndarray], n: int) -> Any:
+def finish(
+    task: GemmTask, D: np.ndarray, A: np.ndarray, B: np.ndarray, parts: dict[str, np.ndarray], n: int
+) -> np.ndarray:
     """The sums after the epilogue; its other outputs are written to memory."""
     epilogue, kind = task.epilogue, task.d.kind
     rows, columns = D.shape
@@ -393,7 +410,7 @@ def keptStep(task: GemmTask) -> int:
     return task.keptStride // (8 if keptKind(task) == "bits" else 1)
 
 
-def withKept(task: GemmTask, D: Any, kept: np.ndarray) -> Any:
+def withKept(task: GemmTask, D: np.ndarray, kept: np.ndarray) -> np.ndarray:
     """Keep the input of an activation; or, backward, D times its derivative."""
     rows = len(D)
     if task.epilogue & 64:
@@ -407,12 +424,12 @@ def withKept(task: GemmTask, D: Any, kept: np.ndarray) -> Any:
     return D
 
 
-def gelu(x: Any) -> Any:
+def gelu(x: np.ndarray) -> np.ndarray:
     """x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))"""
     return x * 0.5 * (1 + np.tanh(ROOT * (x + 0.044715 * x**3)))
 
 
-def geluSlope(x: Any) -> Any:
+def geluSlope(x: np.ndarray) -> np.ndarray:
     """The derivative of `gelu`."""
     bend = np.tanh(ROOT * (x + 0.044715 * x**3))
     return 0.5 * (1 + bend) + 0.5 * x * (1 - bend**2) * ROOT * (1 + 3 * 0.044715 * x**2)

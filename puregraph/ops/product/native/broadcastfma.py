@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from puregraph.ops.native.llvm import jit
 from puregraph.ops.native.llvm.instructions import IRPointer, IRType, IRValue
@@ -35,10 +35,10 @@ class BroadcastRows(NamedTuple):
     start: IRPointer
     stride: IRValue
 
-    def at(self, row: Any) -> IRPointer:
+    def at(self, row: IRValue | int) -> IRPointer:
         return self.start.at(row * self.stride)
 
-    def down(self, rows: Any) -> BroadcastRows:
+    def down(self, rows: IRValue | int) -> BroadcastRows:
         """The rows from a later one on."""
         return BroadcastRows(self.at(rows), self.stride)
 
@@ -52,7 +52,7 @@ def selectPointer(code: IRBuilder, condition: IRValue, x: IRPointer, y: IRPointe
 def broadcastFma(
     code: IRBuilder,
     lanes: int,
-    count: Any,
+    count: IRValue | int,
     rows: int,
     scalar: Callable[[IRValue, int], IRValue],
     vectors: Callable[[IRValue], list[IRValue]],

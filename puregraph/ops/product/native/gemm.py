@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import prod
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from puregraph.ops.native.llvm.instructions import IRPointer, IRValue
 from puregraph.ops.native.llvm.irbuilder import IRBuilder
@@ -27,6 +27,9 @@ from puregraph.ops.product.native.pack import (
     withKnownStride,
 )
 from puregraph.ops.product.native.splitk import partialSums, reduceParts, splitSize
+
+if TYPE_CHECKING:
+    from puregraph.ops.ir.value import Value
 
 FEW_ROWS = 8  # rows of a, or a third of the registers, up to which packing b does not pay
 
@@ -90,7 +93,7 @@ def gemm(
 
 
 def narrowProduct(
-    a: Any,
+    a: Value,
     b: Any,
     epilogue: EpilogueSpec,
     m: int,

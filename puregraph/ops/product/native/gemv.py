@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from puregraph.ops.native.llvm.instructions import IRPointer, IRType, IRValue, IRVariable
 from puregraph.ops.native.llvm.irbuilder import IRBuilder
 from puregraph.ops.native.llvm.kernelcall import EpilogueSpec, KernelCall
 from puregraph.ops.product.native.microkernel import registers
+
+if TYPE_CHECKING:
+    from puregraph.ops.ir.value import Value
 
 CHUNK = 2048  # results of a task
 ROWS = 8  # of a transposed matrix at a time
@@ -31,7 +34,7 @@ class GemvSpec(NamedTuple):
 
 
 def gemvFrom(
-    a: Any, b: Any, m: int, n: int, k: int, aStrides: tuple[int, int], bStrides: tuple[int, int]
+    a: Value, b: Value, m: int, n: int, k: int, aStrides: tuple[int, int], bStrides: tuple[int, int]
 ) -> GemvSpec | None:
     """The GEMV of a product of one row or one column, if its matrix has contiguous rows or columns."""
     if m == 1:
@@ -184,8 +187,8 @@ def writeDotGemv(code: IRBuilder, epilogue: EpilogueSpec, lanes: int, isRow: boo
 
 
 def skinnyProduct(
-    a: Any,
-    b: Any,
+    a: Value,
+    b: Value,
     epilogue: EpilogueSpec,
     m: int,
     n: int,
@@ -281,7 +284,7 @@ def putResults(code: IRBuilder, epilogue: EpilogueSpec, task: GemvTask, lanes: i
 
 
 def outerProduct(
-    a: Any, b: Any, epilogue: EpilogueSpec, m: int, n: int, aStride: int, lanes: int, threads: int
+    a: Value, b: Value, epilogue: EpilogueSpec, m: int, n: int, aStride: int, lanes: int, threads: int
 ) -> list[KernelCall]:
     """Outer product: sums[m, n] = a[m] b[n] of a contiguous b, some rows to a task."""
     chunk = max(1, min(-(-m // threads), -(-(1 << 16) // n)))

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from puregraph.ops.native.llvm.instructions import IRPointer, IRValue
 from puregraph.ops.native.llvm.irbuilder import IRBuilder
 from puregraph.ops.native.llvm.kernelcall import KernelCall
 from puregraph.ops.native.llvm.registertranspose import BLOCK, transposed, transposedBlocks
 from puregraph.ops.product.native.microkernel import Microkernel
+
+if TYPE_CHECKING:
+    from puregraph.core.protocols import Strided
+    from puregraph.ops.ir.value import Value
 
 DEPTH = 384  # of k that is packed at a time
 GROUP = 2  # strips that are packed at once where columns are contiguous
@@ -24,7 +28,7 @@ class MatrixOperand(NamedTuple):
     columns: Any
     strides: tuple[Any, Any]
 
-    def at(self, row: Any, column: Any) -> IRPointer:
+    def at(self, row: IRValue | int, column: Any) -> IRPointer:
         return self.start.at(row * self.strides[0]).at(column * self.strides[1])
 
 
@@ -68,8 +72,8 @@ def copyStrip(
     a: MatrixOperand,
     layout: str,
     rows: tuple[Any, Any],
-    column: Any,
-    count: Any,
+    column: IRValue | int,
+    count: IRValue | int,
     tile: Microkernel,
     to: IRPointer,
 ) -> None:
@@ -92,7 +96,7 @@ def prefetchTargets(
     a: MatrixOperand,
     layout: str,
     row: IRValue,
-    column: Any,
+    column: IRValue | int,
     tile: Microkernel,
     panel: IRValue,
     panels: IRValue,
@@ -117,7 +121,13 @@ def copyContiguous(code: IRBuilder, source: IRPointer, goal: IRPointer, count: A
 
 
 def copyColumns(
-    code: IRBuilder, a: MatrixOperand, rows: tuple[Any, Any], column: Any, count: Any, tile: Microkernel, to: IRPointer
+    code: IRBuilder,
+    a: MatrixOperand,
+    rows: tuple[Any, Any],
+    column: IRValue | int,
+    count: IRValue | int,
+    tile: Microkernel,
+    to: IRPointer,
 ) -> None:
     """Pack up to GROUP strips at once, reading each column once in whole vectors; elements beyond a strip are
     overwritten by the next strip."""
@@ -141,7 +151,14 @@ def copyColumns(
 
 
 def copyPanel(
-    code: IRBuilder, b: MatrixOperand, layout: str, row: Any, column: Any, count: Any, tile: Microkernel, to: IRPointer
+    code: IRBuilder,
+    b: MatrixOperand,
+    layout: str,
+    row: IRValue | int,
+    column: IRValue | int,
+    count: IRValue | int,
+    tile: Microkernel,
+    to: IRPointer,
 ) -> None:
     """Pack `count` rows of b from `row` on, the columns from `column` on; columns beyond the last are undefined.
 
@@ -164,7 +181,13 @@ def copyPanel(
 
 
 def transposeColumns(
-    code: IRBuilder, b: MatrixOperand, row: Any, column: Any, count: Any, tile: Microkernel, to: IRPointer
+    code: IRBuilder,
+    b: MatrixOperand,
+    row: IRValue | int,
+    column: IRValue | int,
+    count: Any,
+    tile: Microkernel,
+    to: IRPointer,
 ) -> None:
     """Pack a panel of a matrix whose columns are contiguous, by square tiles transposed in registers."""
     lanes = tile.lanes
@@ -196,7 +219,7 @@ def transposedFrom(code: IRBuilder, sources: list[IRPointer], k: Any) -> Iterato
 
 
 def packed(
-    b: Any,
+    b: Strided,
     n: int,
     k: int,
     strides: tuple[int, int],
@@ -216,7 +239,7 @@ def packedSize(n: int, k: int, vectors: int, lanes: int) -> int:
     return ((panels - 1) * (k + lanes) + rows) * tile.width if panels else 0
 
 
-def pack(b: Any, n: int, k: int, strides: tuple[int, int], to: Any, lanes: int, vectors: int) -> list[KernelCall]:
+def pack(b: Any, n: int, k: int, strides: tuple[int, int], to: Value, lanes: int, vectors: int) -> list[KernelCall]:
     """The kernel call that packs b[k, n]."""
     tile = Microkernel(1, vectors, lanes)
     layout = layoutOf(strides, (k, n))

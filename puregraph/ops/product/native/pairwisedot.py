@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING
 
 from puregraph.ops.native.llvm import jit
 from puregraph.ops.native.llvm.instructions import IRPointer, IRType, IRValue
@@ -12,10 +12,19 @@ from puregraph.ops.native.llvm.irbuilder import IRBuilder
 from puregraph.ops.native.llvm.kernelcall import KernelCall
 from puregraph.ops.native.llvm.registertranspose import transposed
 
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+    from typing import Any
+
+    from puregraph.core.protocols import AnyArray, Strided
+    from puregraph.ops.ir.value import Value
+
 CHUNK = 1 << 18  # multiplications of a task, or more
 
 
-def pairDots(xs: Sequence[Any], rows: Sequence[int], size: int, samples: int, y: Any, yRow: int) -> list[KernelCall]:
+def pairDots(
+    xs: Sequence[Value], rows: Sequence[int], size: int, samples: int, y: Value, yRow: int
+) -> list[KernelCall]:
     """y[n, p] = <x_i[n], x_j[n]> for i > j, row by row; `rows` are the strides of the samples of each x."""
     count = len(xs)
     slots = slotsFor(xs, rows, samples, count * count * size) | {"y": y, "yRow": yRow}
@@ -24,7 +33,7 @@ def pairDots(xs: Sequence[Any], rows: Sequence[int], size: int, samples: int, y:
 
 
 def pairDotsGrad(
-    grad: Any, gradRow: int, xs: Sequence[Any], rows: Sequence[int], size: int, samples: int, dx: Any
+    grad: Strided, gradRow: int, xs: Sequence[AnyArray], rows: Sequence[int], size: int, samples: int, dx: Strided
 ) -> list[KernelCall]:
     """dx[n, i] = the sum over j of g[n, i j] x_j[n], g being as `pairDots` gives y; dx (n, f, d) is contiguous."""
     count = len(xs)
@@ -38,7 +47,7 @@ def machineKey() -> str:
     return str(jit.lanes(4))
 
 
-def slotsFor(xs: Sequence[Any], rows: Sequence[int], samples: int, cost: int) -> dict[str, Any]:
+def slotsFor(xs: Sequence[Any], rows: Sequence[int], samples: int, cost: int) -> dict[str, Value | int]:
     """The arguments of both kernels."""
     vectors = {f"x{i}": x for i, x in enumerate(xs)} | {f"row{i}": row for i, row in enumerate(rows)}
     return vectors | {"samples": samples, "step": max(1, min(samples, CHUNK // cost))}
@@ -120,7 +129,7 @@ def read(
     return pointer.at(n * row).load(c, lanes, None if size % lanes == 0 else code.mask(size - c, lanes))
 
 
-def eachSample(code: IRBuilder) -> Any:
+def eachSample(code: IRBuilder) -> AbstractContextManager:
     """The loop over the samples of a task."""
     samples, step = code.integer("samples"), code.integer("step")
     start = code.task * step

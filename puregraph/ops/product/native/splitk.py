@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING
 
 from puregraph.ops.native.llvm.instructions import IRPointer, IRValue
 from puregraph.ops.native.llvm.irbuilder import IRBuilder
 from puregraph.ops.native.llvm.kernelcall import EpilogueSpec, KernelCall
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from puregraph.core.protocols import Strided
 
 FEW_VECTORS = 1 << 8  # vectors of results; with fewer, a long k is split
 LONG_K = 4096  # the shortest k that is split
@@ -37,7 +42,7 @@ def splitSize(m: int, n: int, k: int, batch: int, lanes: int, overSamples: bool 
     return -(-k // min(MOST_PARTS, k // SHORTEST_PART) // lanes) * lanes
 
 
-def partialSums(partials: Any, m: int, n: int, parts: int, batch: Sequence[int]) -> EpilogueSpec:
+def partialSums(partials: Strided, m: int, n: int, parts: int, batch: Sequence[int]) -> EpilogueSpec:
     """The partial sums are stored as [batch][part][row][column]."""
     steps = [prod(batch[i + 1 :]) * parts * m * n for i in range(len(batch))]
     return EpilogueSpec(partials, n, (*steps, m * n))
