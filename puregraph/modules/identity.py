@@ -91,12 +91,11 @@ class StopGradient(Module):
     Source    PyTorch's detach, TensorFlow's stop_gradient; Bengio, Leonard, Courville 2013, arXiv:1308.3432
 
     >>> x = Input(name="x").node()
-    >>> net = Graph(x, Linear(3, 3, name="fc")(x) + StopGradient()(Linear(3, 3, name="target")(x)))
-    >>> net.trainMode()(np.ones((2, 3))).shape
-    (2, 3)
-    >>> net.backward(np.ones((2, 3)))
-    >>> net["target"].W.grad is None
-    True
+    >>> net = Graph(x, Linear(3, 3, name="fc")(x) + StopGradient()(Linear(3, 3, name="target")(x))).trainMode()
+    >>> y = net(np.ones((2, 3), np.float32))
+    >>> net.backward(np.ones((2, 3), np.float32))
+    >>> net["fc"].W.grad is not None, net["target"].W.grad is None
+    (True, True)
     """
 
     isDiscrete = True

@@ -70,7 +70,7 @@ class EMA(Average):
     >>> trainer = Trainer(net, MSE(), optimizer, progress="none")
     >>> history = trainer.train(np.ones((8, 3)), np.ones((8, 1)), epochs=3)
     >>> with optimizer.averaged():
-    ...     y = net(np.ones((8, 3)))
+    ...     y = net(np.ones((8, 3), np.float32))
     """
 
     rule = (("average", "average + averageShare * (param - average)"),)

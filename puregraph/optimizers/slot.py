@@ -85,11 +85,11 @@ class Slot:
         """The state arrays of the parameter before its first update by a rule, in memory of their own."""
         data = self.param.materialize()
         dtype = np.promote_types(data.dtype, np.float32)
-        arrays = rule.startAll(data.astype(dtype, copy=False))
+        arrays = rule.startAll(data if data.dtype == dtype else data.astype(dtype))
         isOnDevice = device.isDeviceArray(data)
         made = {}
         for name, array in arrays.items():
-            array = array.astype(dtype, copy=array is data)
+            array = array.astype(dtype) if array is data or array.dtype != dtype else array
             made[name] = device.toDevice(array) if isOnDevice else aligned(array)
         return made
 

@@ -57,7 +57,7 @@ OPTIMIZERS = [
     for each in OPTIMIZERS
     if issubclass(each, optimizers.Optimizer)
     and each.rule
-    and each is not optimizers.MultiOptimizer  # has those of others
+    and not issubclass(each, (optimizers.MultiOptimizer, optimizers.LBFGS))  # has those of others, has none
 ]
 OPTIONS = {"plain": {}, "norm": {"clipNorm": 1.0, "decay": 0.1}, "value": {"clipValue": 1.0, "onNonFinite": "skip"}}
 
@@ -70,9 +70,17 @@ class Hollow:
         self.strides, self.ndim = contiguous(self.shape, self.dtype.itemsize), len(self.shape)
 
     def __array_function__(self, function, types, arguments, options):
-        assert function is np.zeros_like, f"{function.__name__} wants numbers, and there are none"
+        isLike = function in (np.zeros_like, np.ones_like, np.full_like)
+        assert isLike, f"{function.__name__} wants numbers, and there are none"
         like, *dtype = arguments
-        return Hollow(like.shape, dtype[0] if dtype else options["dtype"])
+        given = dtype[0] if dtype and function is np.zeros_like else options.get("dtype", like.dtype)
+        return Hollow(like.shape, given)
+
+    def copy(self):
+        return Hollow(self.shape, self.dtype)
+
+    def __getitem__(self, key):
+        return Hollow(np.broadcast_to(0, self.shape)[key].shape, self.dtype)
 
     def reshape(self, shape):
         return Hollow(shape, self.dtype)

@@ -29,6 +29,13 @@ class Cost(Module):
     Shapes    x and target as `termShape` takes them, perhaps sampleWeight (n,) -> a scalar, or the terms
     Source    the gradient is the derivative of the terms, Griewank, Walther 2008, Evaluating Derivatives, ch. 3
     Raises    ShapeError for shapes that do not fit; ArgumentError for another reduction
+
+    >>> class Ratio(Cost):
+    ...     def terms(self, x, target):
+    ...         return np.abs(x / target)
+    >>> cost = Ratio(reduction="sum")
+    >>> float(cost(np.array([2.0, 3.0]), np.array([1.0, 2.0])))
+    3.5
     """
 
     def __init__(self, name=None, reduction: REDUCTION = "mean"):
