@@ -279,18 +279,18 @@ class Optimizer(ParameterRule):
         kept = [slot.param.materialize().copy() for slot in slots]
         try:
             for slot in slots:
-                slot.param.data = slot.arrays["average"]
+                slot.write(slot.arrays["average"])
             yield
         finally:
             for slot, data in zip(slots, kept):
-                slot.param.data = data
+                slot.write(data)
 
     def keepAverage(self) -> None:
         """Give the network the averages of its parameters for good."""
         self.sync()
         for slot in self.slots:
             if "average" in slot.arrays:
-                slot.param.data = slot.arrays["average"]
+                slot.write(slot.arrays["average"])
 
     # Checkpoints ----------------------------------------------------------------------------------------------
 

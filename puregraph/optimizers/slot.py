@@ -65,6 +65,11 @@ class Slot:
         self.param.grad = None
         vars(self.param)["lost"] = 0
 
+    def write(self, values: Any) -> None:
+        """Give the parameter other values in the memory that it has, which compiled steps go on to read."""
+        self.param.materialize()[...] = values
+        self.param.bumpVersion()
+
     def noteApplied(self, version: int) -> None:
         """Note that this version of the parameter's gradient is applied; what was overwritten before is settled."""
         self.applied = version

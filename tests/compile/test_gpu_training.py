@@ -15,7 +15,7 @@ from puregraph.graph.pointwise import Pointwise
 from puregraph.graph.sequential import Sequential
 from puregraph.modules import BatchNorm, Conv2D, Dropout, Flatten, Linear, MaxPool2D, MulAddConst, Relu, Reshape
 from puregraph.modules.costs import MSE, CrossEntropy
-from puregraph.optimizers import SGD, Adam, AdamW, MomentumSGD, MultiOptimizer
+from puregraph.optimizers import EMA, LAMB, SGD, Adafactor, Adam, AdamW, MomentumSGD, MultiOptimizer, Muon
 from puregraph.train import (
     MAE,
     Accuracy,
@@ -101,6 +101,9 @@ OPTIMIZERS = {
     "clipped by value": lambda: SGD(0.1, clipValue=0.01, decay=0.1),
     "several": lambda: MultiOptimizer({"*.b": MomentumSGD(0.1), "*": Adam(0.01, schedule=cosine)}, clipNorm=0.3),
     "looking": lambda: AdamW(0.01, onNonFinite="skip"),
+    "rows and columns": lambda: Adafactor(0.05, onNonFinite="skip"),
+    "orthogonal": lambda: Muon(0.01, clipNorm=0.3),
+    "norms": lambda: LAMB(0.01, average=EMA(0.9)),
 }
 
 

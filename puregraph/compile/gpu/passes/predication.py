@@ -26,6 +26,7 @@ from puregraph.compile.trace.schedule import isFinite
 from puregraph.compile.trace.updaterule import CountStep, OpaqueOptimizer, UpdateScalars
 from puregraph.ops.formula import Formula
 from puregraph.ops.formula.formula import formulasOf, numpyFrom
+from puregraph.ops.formula.interpreter import Interpreter
 from puregraph.ops.ir.value import Call, CallOrigin, Value
 from puregraph.ops.reduction.norm import norm as normOf
 
@@ -300,10 +301,25 @@ class Predication:
         old = {n: v for n, v in targets.items() if v is not None}
         isAlone = not call.kind.isElementwise or any(v.number in self.outside for v in call.values())
         member = None if isAlone else memberOf(call, old)
-        if member is None:
+        if member is None and self.go is not None and not isinstance(call.function, Interpreter):
+            self.chooseAfter(call, old)
+        elif member is None:
             self.calls.append(self.choosing(call, [old.get(y.number) for y in call.outs]))
         else:
             self.members.append((call, member))
+
+    def chooseAfter(self, call: Call, old: dict[int, Value]) -> None:
+        """Add a call that is no formula; a formula behind it keeps the old values unless the step goes on."""
+        outs, chosen = [], []
+        for y in call.outs:
+            isKept = y is not None and y.base is None and y.number in old
+            made = self.new(y.dtype, y.shape, y.strides, name=y.name) if isKept else y
+            outs.append(made)
+            chosen += [(y, made)] if isKept else []
+        self.calls.append(Call(call.function, call.arguments, call.options, outs, call.kind, call.origin, call.several))
+        for y, made in chosen:
+            formula = Formula("where(go, new, old)")
+            self.compute(call.origin, [(formula, y)], go=self.go, new=made, old=old[y.number])
 
     def updateAll(self) -> None:
         """Add the updates of all parameters as one call, if possible."""
@@ -319,7 +335,7 @@ class Predication:
 
     def choosing(self, call: Call, old: Sequence[object]) -> Call:
         """A call that keeps the old values unless the step goes on."""
-        if self.go is None or not call.kind.isElementwise or None in old:
+        if self.go is None or not isinstance(call.function, Interpreter) or None in old:
             return call
         arguments: tuple[Any, ...] = call.arguments
         names = [*call.function.names, "go"]
