@@ -155,7 +155,7 @@ class Derived(DerivedKind, Module):
     @classmethod
     def examples(cls) -> Iterator[tuple[Module, list[Any]]]:
         for shape in ((3, 4), (4, 2, 3)) if cls is not Derived else ():
-            yield cls(Param(shape, lambda rng, shape: rng.standard_normal(shape), np.float64)), []
+            yield cls(Param(shape, lambda rng, shape: rng.standard_normal(shape))), []
 
     def brief(self) -> str:
         settings = [f"{name}={value!r}" for name, value in self.settings.items() if value is not None]

@@ -13,13 +13,13 @@ from functools import partial
 import numpy as np
 import pytest
 from graphcompare import Comparison, Failure, compared, inside, noiseOf
-from graphgrammar import RULES, WEIGHTS, WIDE, GraphDraft, examples, make, randomSpec
+from graphgrammar import LEFT, RULES, WEIGHTS, WIDE, GraphDraft, examples, make, randomSpec
 from graphshrink import failureOf, lower, report, script, shrunk
 from graphspec import SOURCES, GraphSpec, NodeSpec, UnfitError, rebuilt
 from layersizes import BATCHES, CHANNELS, LARGECHANNELS, MAPS, UNEVEN
 from natively import needsNative, unverified
 
-from puregraph import Conv2D, Dropout, Input, Pointwise, SoftMax, modules
+from puregraph import Conv2D, Pointwise, SoftMax, modules
 from puregraph.compile import verify
 from puregraph.graph.module import Module
 from puregraph.modules import costs
@@ -94,7 +94,7 @@ def test_layers_are_drawn_with_the_sizes_of_published_networks():
 
 def test_every_module_and_cost_of_the_library_has_its_examples_in_the_grammar():
     exported = [getattr(package, name) for package in (modules, costs) for name in package.__all__]
-    wanted = {c for c in exported if isinstance(c, type) and issubclass(c, Module)} - {Dropout, Input, modules.Cast}
+    wanted = {c for c in exported if isinstance(c, type) and issubclass(c, Module)} - {*LEFT, modules.Cast}
     wanted = {c for c in wanted if not any(m.isDiscrete or m.masks for m, _ in c.examples())}
     assert {cls for cls, _, _, _ in examples()} == wanted
     assert WEIGHTS["example"] > 0

@@ -13,6 +13,7 @@ from randomgraphs import randomGraph
 import puregraph as pg
 from puregraph import models, modules
 from puregraph.compile.program import Program
+from puregraph.graph.derived import Derived
 from puregraph.graph.module import Module
 from puregraph.modules import costs
 from puregraph.optimizers import AdamW, MomentumSGD
@@ -20,7 +21,12 @@ from puregraph.optimizers import AdamW, MomentumSGD
 pytestmark = needsNative
 
 CLASSES = sorted(
-    {c for p in (modules, costs) for c in vars(p).values() if isinstance(c, type) and issubclass(c, Module)},
+    {
+        c
+        for p in (modules, costs)
+        for c in vars(p).values()
+        if isinstance(c, type) and issubclass(c, Module) and not issubclass(c, Derived)
+    },
     key=lambda c: c.__name__,
 )
 

@@ -91,6 +91,7 @@ from puregraph import (
     Xor,
     modules,
 )
+from puregraph.graph.derived import Derived
 from puregraph.modules import costs
 
 SIZES = (1, 1, 1, 2, 2, 3, 3, 4, 5, 7, 8, 13, 16, 17)
@@ -524,12 +525,15 @@ def crossEntropy(rng, x, labels):
 # Every example of every module ----------------------------------------------------------------------------------------
 
 
+LEFT = (Dropout, Input, costs.Cost, *Derived.__subclasses__())  # and parameters that modules compute
+
+
 @cache
 def examples():
     """(class, arguments, options, input shapes) of every example in the library whose results are the same each time."""
     found = []
     exported = [getattr(package, name) for package in (modules, costs) for name in package.__all__]
-    for cls in [c for c in exported if isinstance(c, type) and issubclass(c, Module) and c not in (Dropout, Input)]:
+    for cls in [c for c in exported if isinstance(c, type) and issubclass(c, Module) and c not in LEFT]:
         for module, shapes in cls.examples():
             args, kwargs = module.initArgs
             if cls is Cast or module.isDiscrete or module.masks:

@@ -4,6 +4,7 @@ import copy
 
 import numpy as np
 
+from puregraph.autodiff.derivatives.ruletape import RuleValue
 from puregraph.core.tracer import Tracer, method
 from puregraph.ops.formula.interpreter import Interpreter, select
 from puregraph.ops.kernel import Kernel, useFast
@@ -88,7 +89,7 @@ def perturbed(value, noise):
     """Floats, alone or in lists, with noise in them; some subnormal ones are 0, as native code has them."""
     if isinstance(value, (list, tuple)):
         return type(value)(perturbed(v, noise) for v in value)
-    if getattr(value, "dtype", np.dtype(int)).kind != "f":
+    if isinstance(value, RuleValue) or getattr(value, "dtype", np.dtype(int)).kind != "f":
         return value
     factors = noise(value)
     moved = np.asarray(value * factors, value.dtype)

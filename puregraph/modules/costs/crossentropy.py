@@ -118,7 +118,11 @@ class CrossEntropy(NLL):
         share, smooth = self.shares(index, weights, p)
         scale = widen(grad) / norm(share) if self.reduction == "mean" else widen(grad)
         if self.reduction == "none":
-            share, smooth, scale = share * scale, smooth * scale[:, None], np.ones_like(scale, shape=())
+            share, smooth, scale = (
+                share * scale,
+                smooth * scale[:, None],
+                np.ones_like(scale, shape=(1,)).reshape(()),
+            )  # CuPy takes shape=() for none
         ofWeight = None
         if weight is not None:
             if needs[2]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from puregraph.ops.alignment import native as alignment
 from puregraph.ops.alignment.reference import alignments
-from puregraph.ops.ir.bounds import Bounds
+from puregraph.ops.ir.bounds import Bounds, canBeBounded
 from puregraph.ops.ir.elementlayout import isRowMajor, isSingle
 from puregraph.ops.ir.value import Call, Value
 from puregraph.ops.native.llvm.kernelcall import KernelCall
@@ -29,8 +29,9 @@ def lowerAlignments(call: Call, workspace: LoweringWorkspace) -> list[KernelCall
     if not isSingle(logs, costs, chances) or not all(map(isRowMajor, (logs, costs, chances))):
         return None
     n, time, classes = logs.shape
-    workspace.check(Bounds(lengths, 0, time + 1))
-    workspace.check(Bounds(counts, 0, index.shape[1] + 1))
+    for value, size in ((lengths, time), (counts, index.shape[1])):
+        if canBeBounded(value):  # what is computed in the step is kept within bounds by the kernel
+            workspace.check(Bounds(value, 0, size + 1))
     space = workspace(alignment.workspaceSize(n, time, index.shape[1]))
     sizes = (n, time, classes, index.shape[1])
     return alignment.alignments(logs, index, lengths, counts, costs, chances, space, sizes, blank)

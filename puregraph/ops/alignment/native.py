@@ -47,6 +47,12 @@ def writeAlignments(code: IRBuilder) -> None:
     AlignmentWriter(code).write()
 
 
+def within(code: IRBuilder, value: IRValue, limit: IRValue) -> IRValue:
+    """An integer from 0 to a limit, whatever was read: what the step computes is checked by nobody before."""
+    positive = code.select(value > 0, value, code.cast(0, IRType("i64")))
+    return code.select(positive < limit, positive, limit)
+
+
 class AlignmentWriter:
     """The arguments of one sample, and the parts of its kernel."""
 
@@ -62,7 +68,8 @@ class AlignmentWriter:
         self.states = self.labels * 2 + 1
         self.logs, self.chances = (x.at(sample * self.time * self.classes) for x in (logs, chances))
         self.index, self.cost = index.at(sample * self.labels), costs.at(sample)
-        self.length, self.count = lengths.load(sample), counts.load(sample)
+        self.length = within(code, lengths.load(sample), self.time)
+        self.count = within(code, counts.load(sample), self.labels)
         rows = space.at(sample * (self.time + (1 + ROWS + 1)) * self.row)
         self.ahead = rows
         last = rows.at((self.time + 1) * self.row)
