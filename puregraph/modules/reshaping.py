@@ -164,7 +164,7 @@ class _UnitAxes(_Reshaped):
         need(isCount and (self.sign > 0 or along[0] <= len(x)), "axes of shape (count,)", along)
         value = valueOf(along)
         isKnown = value is not None and value.dtype.kind != "O"
-        return self.target(x, value.tolist()) if isKnown else (None,) * (len(x) + self.sign * along[0])
+        return self.target(x, sizesOf(value)) if isKnown else (None,) * (len(x) + self.sign * along[0])
 
     def updateData(self, x, along=None):
         return x.reshape(self.target(x.shape, self.axes if along is None else sizesOf(along)))

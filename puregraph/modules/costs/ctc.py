@@ -92,7 +92,7 @@ class CTC(Cost):
         return np.maximum(counts, 1).astype(like.dtype) if self.reduction == "mean" else np.ones_like(like)
 
     def sample(self, rng, x, labels, lengths=None, labelLengths=None, *more):
-        drawn = [rng.standard_normal(x), rng.integers(self.blank + 1, x[2], labels)]
+        drawn = [rng.standard_normal(x), rng.integers(self.blank + 1, max(x[2], self.blank + 2), labels)]
         drawn += [] if lengths is None else [rng.integers(max(1, x[1] - 2), x[1] + 1, lengths)]
         drawn += [] if labelLengths is None else [rng.integers(0, labels[1] + 1, labelLengths)]
         return [*drawn, *map(rng.random, more)]

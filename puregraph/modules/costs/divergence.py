@@ -39,7 +39,7 @@ class KLDivergence(Cost):
 
     def termShape(self, x, target):
         need(len(x) > 0, "(n, ...), samples along the first axis", x)
-        need(not self.scores or len(x) > 1, "scores (n, classes, ...)", x)
+        need(not self.scores or len(x) > 1 and x[1] != 0, "scores (n, classes, ...), at least one class", x)
         return super().termShape(x, target)
 
     def terms(self, x, target):

@@ -50,7 +50,7 @@ class Tversky(Cost):
     axis = 1
 
     def termShape(self, x, target):
-        need(len(x) >= 2, "(n, classes, ...) or (n, size)", x)
+        need(len(x) >= 2 and x[1] != 0, "(n, classes, ...) or (n, size), of at least one class", x)
         super().termShape(x, target)
         return x[:2] if len(x) > 2 else x[:1]
 
