@@ -32,7 +32,9 @@ STILL = {
     "Loop",
     "NonMaxSuppression",
     "NonZero",
+    "Squeeze",
     "Unique",
+    "Unsqueeze",
     "Full",
     "Range",
     "Shape",
@@ -130,7 +132,7 @@ def test_kernels_of_other_numbers_compile_and_fit(mode, part, record_property):
 
 def test_every_module_starts_kernels():
     found = {cls for (cls, _, train), each in ofModules(False).items() if each.launches and train}
-    assert {cls.__name__ for cls in CLASSES if cls not in found} == STILL | ONNUMPY
+    assert {cls.__name__ for cls in CLASSES if cls not in found} == STILL | ONNUMPY - {"Orthogonal"}
     left = {FunctionCall, *[cls for cls in CLASSES if cls.__name__ in ONNUMPY or isOpen(cls)]}
     count = sum(cls not in left for cls, _ in EXAMPLES)
     assert len(ofModules(False)) == 2 * count > 400
@@ -155,7 +157,7 @@ def test_every_call_becomes_launches(libraries, mode):
 def test_every_network_and_optimizer_is_among_them():
     files = {file.name for file in pkgutil.iter_modules(models.__path__)}
     assert {name if name in files else name.rstrip("0123456789") for name in MODELS} == files
-    assert len(ofOptimizers()) == len(OPTIMIZERS) * len(OPTIONS) == 63
+    assert len(ofOptimizers()) == len(OPTIMIZERS) * len(OPTIONS) == 18
 
 
 def test_every_kernel_for_a_gpu_is_among_them():

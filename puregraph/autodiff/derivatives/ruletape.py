@@ -46,6 +46,10 @@ class RuleValue(Tracer):
     def dtype(self) -> Any:
         return self.value.dtype
 
+    @property
+    def strides(self) -> Any:
+        return self.value.strides
+
     def __bool__(self) -> bool:
         return bool(self.value)
 

@@ -42,7 +42,11 @@ class CTC(Cost):
     def dataShapeFrom(self, x, labels, lengths=None, labelLengths=None, sampleWeight=None):
         need(len(x) == 3, "(n, time steps, classes)", x)
         need(len(labels) == 2 and labels[:1] == x[:1], f"labels of shape ({x[0]}, labels)", labels)
-        need(not isinstance(x[2], int) or x[2] > self.blank, f"more than {self.blank} classes, as blank is one", x)
+        need(
+            not isinstance(x[2], int) or x[2] > self.blank + 1,
+            f"more than {self.blank + 1} classes, as blank is one",
+            x,
+        )
         for what, shape in (("lengths", lengths), ("labelLengths", labelLengths)):
             need(shape is None or shape == x[:1], f"{what} of shape {show(x[:1])}", shape)
         needWeights(sampleWeight, x)
