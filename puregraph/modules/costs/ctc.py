@@ -42,11 +42,7 @@ class CTC(Cost):
     def dataShapeFrom(self, x, labels, lengths=None, labelLengths=None, sampleWeight=None):
         need(len(x) == 3, "(n, time steps, classes)", x)
         need(len(labels) == 2 and labels[:1] == x[:1], f"labels of shape ({x[0]}, labels)", labels)
-        need(
-            not isinstance(x[2], int) or x[2] > self.blank + 1,
-            f"more than {self.blank + 1} classes, as blank is one",
-            x,
-        )
+        need(not isinstance(x[2], int) or x[2] > self.blank, f"more than {self.blank} classes, as blank is one", x)
         for what, shape in (("lengths", lengths), ("labelLengths", labelLengths)):
             need(shape is None or shape == x[:1], f"{what} of shape {show(x[:1])}", shape)
         needWeights(sampleWeight, x)
@@ -95,9 +91,13 @@ class CTC(Cost):
         """What the cost of each sample is divided by."""
         return np.maximum(counts, 1).astype(like.dtype) if self.reduction == "mean" else np.ones_like(like)
 
+    def labelsFor(self, rng, classes, shape):
+        """Labels of classes behind the blank; none where there is no such class."""
+        return rng.integers(self.blank + 1, classes, shape) if classes > self.blank + 1 else np.full(shape, -1)
+
     def sample(self, rng, x, labels, lengths=None, labelLengths=None, *more):
-        drawn = [rng.standard_normal(x), rng.integers(self.blank + 1, max(x[2], self.blank + 2), labels)]
-        drawn += [] if lengths is None else [rng.integers(max(1, x[1] - 2), x[1] + 1, lengths)]
+        drawn = [rng.standard_normal(x), self.labelsFor(rng, x[2], labels)]
+        drawn += [] if lengths is None else [rng.integers(max(min(1, x[1]), x[1] - 2), x[1] + 1, lengths)]
         drawn += [] if labelLengths is None else [rng.integers(0, labels[1] + 1, labelLengths)]
         return [*drawn, *map(rng.random, more)]
 
