@@ -302,13 +302,13 @@ class Predication:
         isAlone = not call.kind.isElementwise or any(v.number in self.outside for v in call.values())
         member = None if isAlone else memberOf(call, old)
         if member is None and self.go is not None and not isinstance(call.function, Interpreter):
-            self.chooseAfter(call, old)
+            self.chooseAfter(call, old, self.go)
         elif member is None:
             self.calls.append(self.choosing(call, [old.get(y.number) for y in call.outs]))
         else:
             self.members.append((call, member))
 
-    def chooseAfter(self, call: Call, old: dict[int, Value]) -> None:
+    def chooseAfter(self, call: Call, old: dict[int, Value], go: Value) -> None:
         """Add a call that is no formula; a formula behind it keeps the old values unless the step goes on."""
         outs, chosen = [], []
         for y in call.outs:
@@ -319,7 +319,7 @@ class Predication:
         self.calls.append(Call(call.function, call.arguments, call.options, outs, call.kind, call.origin, call.several))
         for y, made in chosen:
             formula = Formula("where(go, new, old)")
-            self.compute(call.origin, [(formula, y)], go=self.go, new=made, old=old[y.number])
+            self.compute(call.origin, [(formula, y)], go=go, new=made, old=old[y.number])
 
     def updateAll(self) -> None:
         """Add the updates of all parameters as one call, if possible."""
