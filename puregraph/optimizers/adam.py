@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from puregraph.core.arguments import Flag, NotNegative, optional, takes
+from puregraph.core.errors import ArgumentError
 from puregraph.optimizers.optimizer import Optimizer
 
 PRODUCTS: dict[tuple[float, float], list[float]] = {}  # of NAdam's momentum, by beta1 and psi
@@ -48,6 +49,8 @@ class Adam(Optimizer):
         super().__init__(learnRate if alpha is None else alpha, **options)
         self.beta1, self.beta2 = self.option("beta1", beta1, 1), self.option("beta2", beta2, 1)
         self.epsilon, self.amsgrad = self.within("epsilon", epsilon), amsgrad
+        if amsgrad and (callable(self.rule) or "sqrt(v" not in self.rule["param"]):
+            raise ArgumentError(f"{type(self).__name__}: amsgrad is of rules with a root of v, as Adam and AdamW have")
         if amsgrad:
             states = {name: text for name, text in self.rule.items() if name != "param"}
             param = self.rule["param"].replace("sqrt(v", "sqrt(largest")

@@ -151,7 +151,11 @@ class QuasiNewton:
             before = cost
             start = np.concatenate([param.reshape(-1) for param in self.params])
             if optimizer.lineSearch is not None:
-                self.t, cost, grad = self.searched(start, LinePoint(0.0, cost, grad, slope))
+                try:
+                    self.t, cost, grad = self.searched(start, LinePoint(0.0, cost, grad, slope))
+                except BaseException:
+                    self.write(start)  # and not somewhere on the line
+                    raise
             self.write(start + self.t * self.direction)
             if optimizer.lineSearch is None:
                 if number == optimizer.iterations:

@@ -234,7 +234,7 @@ class ParameterRule(InitRecorder):
         return read | names | ({"decay", "rate"} if decays else set())
 
     def computed(self, values: Mapping[str, Any], decays: bool) -> Mapping[str, Any]:
-        """What a rule that is a function makes of arrays and numbers by name: the new param and states.
+        """Run a rule that is a function on arrays and numbers by name. Returns the new param and states by name.
 
         Raises    ArgumentError for an argument of the rule that is neither state nor an attribute
         """

@@ -20,7 +20,8 @@ class ScheduleFree(Optimizer):
 
     Gradients are taken at y, the parameters while training; x is the result, which a Trainer validates with and
     `optimizer.keepAverage()` gives to the network. r = rate min(1, t / warmUp), and c = r^2 / (sum of all r^2 so far).
-    Batch normalization collects its statistics at y; train an epoch with rate 0 at x before inference.
+    Batch normalization collects its statistics at y: after `keepAverage()`, pass data through the network in trainMode,
+    and its statistics are those of x.
 
     Source    Defazio et al. 2024, arXiv:2405.15682, eq. 3 to 5 and algorithm 1
     Raises    ArgumentError for a setting or option out of range, and for a schedule; options as in `Optimizer`

@@ -120,3 +120,12 @@ def test_labels_as_probabilities_cost_the_same(rng):
 def test_a_cost_of_a_focal_entropy_with_gamma_0_is_the_cross_entropy(rng):
     x, labels = rng.normal(size=(6, 4)), rng.integers(0, 4, 6)
     np.testing.assert_allclose(FocalCrossEntropy(0)(x, labels), CrossEntropy()(x, labels), rtol=1e-14)
+
+
+def test_an_ignored_label_has_no_slope_for_any_gamma(rng):
+    x = rng.standard_normal((4, 3))
+    for gamma in (0, 0.3, 0.5, 1.0, 2.0):
+        cost = FocalCrossEntropy(gamma=gamma, ignoreIndex=-1)
+        cost(x, np.array([0, -1, 2, 1]))
+        cost.backward()
+        assert np.isfinite(cost.grad[0]).all() and not cost.grad[0][1].any() and cost.grad[0][0].all()

@@ -299,3 +299,11 @@ def test_a_summary_lists_it_and_adam_keeps_state_of_its_parts():
     assert "conv.W" in str(summary(net, ("N", 2, 5, 5)))
     optimizer = Adam().setupOn(net)
     assert [slot.path for slot in optimizer.slots] == ["conv.W.v", "conv.W.g", "conv.b"]
+
+
+def test_stages_and_tensors_of_a_computed_parameter_are_refused():
+    from puregraph.core.errors import DataError
+
+    trainer = Trainer(network("WeightNorm"), MSE(), SGD(0.1), batchsize=8, progress="none", stages=2, grains=2)
+    with pytest.raises(DataError, match=r"stages=2: a\.W is computed by another node; bake\(\) it"):
+        trainer.train(X, Y, epochs=1)

@@ -98,8 +98,8 @@ FIRSTORDER = {
     *(modules.Prod, modules.Resize, modules.RoiAlign, modules.RoiPool, modules.Scan, modules.ScatterElements),
     *(modules.ScatterND, modules.TopKValues, modules.Trilu),
 }
-# whose target is a sign, or whose second derivative is not defined where a probability is 0
-UNEVEN = {costs.ArcFace, costs.HingeEmbedding, costs.CosineEmbedding, costs.FocalCrossEntropy, costs.CTC}
+# whose target is a sign, whose parameters are in the cost, or whose gradient is a kernel without a derivative
+UNEVEN = {costs.ArcFace, costs.HingeEmbedding, costs.CosineEmbedding, costs.CTC}
 DERIVED = [(found, index) for found, index in EXAMPLES if found not in SIZED | FIRSTORDER | UNEVEN]
 
 # examples whose gradients write in place where windows overlap or edges fold: refused a second time, with an error

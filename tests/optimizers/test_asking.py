@@ -151,3 +151,21 @@ def test_an_update_without_a_closure_says_what_it_wants():
         SAM(SGD(0.1), rho=-1)
     with pytest.raises(PuregraphError, match="asks for more than one gradient of a step; train in one process"):
         Trainer(network(), MSE(), LBFGS(), batchsize=16, progress="none", grains=2).train(X, Y, epochs=1)
+
+
+def test_a_line_search_that_fails_leaves_the_weights_where_they_were():
+    net = network().trainMode()
+    optimizer, closure, calls = LBFGS(lineSearch="wolfe").setupOn(net), closureOf(net), []
+    before = [p.data.copy() for p in net.params.values()]
+
+    def failing():
+        calls.append(1)
+        if len(calls) > 3:
+            raise KeyboardInterrupt
+        cost = closure()
+        return 1e9 if len(calls) == 3 else cost
+
+    with pytest.raises(KeyboardInterrupt):
+        optimizer.update(failing)
+    for p, w in zip(net.params.values(), before):
+        np.testing.assert_array_equal(p.data, w)

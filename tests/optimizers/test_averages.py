@@ -4,8 +4,22 @@ import numpy as np
 import pytest
 
 from puregraph import MSE, BatchNorm, Linear, Relu, Sequential, Trainer, Validator, seed
-from puregraph.core.errors import ArgumentError
-from puregraph.optimizers import ASGD, EMA, LAMB, SGD, SWA, Adam, AdamW, Lookahead, MultiOptimizer, Muon, Optimizer
+from puregraph.compile import Updater
+from puregraph.core.errors import ArgumentError, DataError
+from puregraph.optimizers import (
+    ASGD,
+    EMA,
+    LAMB,
+    SGD,
+    SWA,
+    Adam,
+    Adamax,
+    AdamW,
+    Lookahead,
+    MultiOptimizer,
+    Muon,
+    Optimizer,
+)
 
 RNG = np.random.default_rng(3)
 X, Y = RNG.standard_normal((40, 3)), RNG.standard_normal((40, 1))
@@ -148,3 +162,39 @@ def test_a_rule_of_arrays_says_what_it_lacks():
             p.grad = np.zeros(p.shape, np.float32)
         with pytest.raises(ArgumentError, match=words):
             optimizer.update()
+
+
+@pytest.mark.parametrize("change", [{"maximise": True}, {"decoupled": True}, {"decay": lambda step: 0.1 * step}])
+def test_a_setting_changed_by_hand_counts_in_a_compiled_update(change):
+    nets = []
+    for isCompiled in (False, True):
+        net, rng = network(), np.random.default_rng(0)
+        optimizer = SGD(0.1, decay=0.2).setupOn(net)
+        updater = None
+        for step in range(6):
+            for p in net.params.values():
+                p.grad = rng.standard_normal(p.shape).astype("f4")
+            if step == 3:
+                vars(optimizer).update(change)
+                optimizer.learnRate = 0.1  # says that something was set
+            if isCompiled:
+                updater = updater or Updater(net, optimizer)
+                updater.run()
+            else:
+                optimizer.update()
+        nets.append(weightsOf(net))
+    for path, w in nets[0].items():
+        np.testing.assert_allclose(nets[1][path], w, rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("setting", [{"stages": 2}])
+def test_an_average_and_a_sharded_state_are_refused_together(setting):
+    trainer = trainerFor(Adam(average=EMA()), grains=2, **setting)
+    with pytest.raises(DataError, match="no rank would have all of the average that Adam validates with"):
+        trainer.train(X, Y, epochs=1)
+
+
+def test_the_largest_variance_so_far_is_refused_where_there_is_none():
+    for kind in (LAMB, Adamax):
+        with pytest.raises(ArgumentError, match="amsgrad is of rules with a root of v"):
+            kind(amsgrad=True)

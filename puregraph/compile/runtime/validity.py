@@ -144,13 +144,20 @@ class Validity:
         return (
             slots,
             limits,
-            [(member.clipValue is None, bool(member.decay), member.constants()) for member in optimizer.members],
+            [updateOptions(member) for member in optimizer.members],
         )
 
     def stepsNow(self) -> list[int]:
         """The number of steps by which each updated parameter is ahead of the first."""
         steps = list(map(STEP, self.updated))
         return [n - steps[0] for n in steps]
+
+
+def updateOptions(member: Any) -> tuple[Any, ...]:
+    """The settings of one optimizer that decide the formulas of its update."""
+    decay = bool(member.decay), callable(member.decay)
+    kinds = getattr(member, "maximise", False), getattr(member, "decoupled", False), getattr(member, "spared", None)
+    return member.clipValue is None, decay, kinds, member.constants()
 
 
 def graphsIn(graph: Graph) -> Iterator[Graph]:

@@ -17,6 +17,9 @@ def refuseUndividable(trainer: Any, label: str, parts: str) -> None:
     if any(map(isOnDevice, trainer.net.params.values())):
         raise DataError(f"{label}: {parts} are computed on the CPU alone; train on the GPU without them")
     refuseUpdate(trainer.optimizer, label)
+    computed = [f"{step.path}.{name}" for step in trainer.net.steps().items for name, _ in step.handed]
+    if computed:
+        raise DataError(f"{label}: {computed[0]} is computed by another node; bake() it, or train without {label}")
     if trainer.world.survives:
         raise DataError(f"{label}: a lost process has {parts} that no other one has; start without ULFM")
 
@@ -26,6 +29,8 @@ def refuseUpdate(optimizer: Any, label: str) -> None:
 
     Raises    DataError
     """
+    name = type(optimizer).__name__
     if not isDivisible(optimizer):
-        name = type(optimizer).__name__
         raise DataError(f"{label}: {name} updates in a way of its own, of which no part can be done alone")
+    if any("average" in dict(member.texts[0]) for member in optimizer.members):
+        raise DataError(f"{label}: no rank would have all of the average that {name} validates with; leave it out")

@@ -64,7 +64,7 @@ class ShardedUpdate:
             shardSlot.arrays, shardSlot.rule = slot.arrays, slot.rule
 
     def shardOf(self, param: Param) -> Param:
-        """What is updated of a parameter: itself, or a shard of it."""
+        """Return the parameter, or the shard of it that this rank updates."""
         if self.sharding.rowOf(param).isCopied:
             return param
         if self.weights is None:

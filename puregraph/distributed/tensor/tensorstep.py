@@ -72,7 +72,7 @@ class TensorStep(SharedStep):
         return self.gradients.params
 
     def partsOf(self, param: Param) -> list[Param]:
-        """What this rank has of a parameter: its parts, or all of it."""
+        """Return the parts of a parameter that this rank holds, or all of it."""
         parts = {} if self.split is None else self.split.parts
         return [*parts.get(id(param), [param])]
 

@@ -88,7 +88,7 @@ class CTC(Cost):
         return labelLengths.astype(np.int64)
 
     def divisors(self, counts, like):
-        """What the cost of each sample is divided by."""
+        """The divisor of each sample's cost."""
         return np.maximum(counts, 1).astype(like.dtype) if self.reduction == "mean" else np.ones_like(like)
 
     def labelsFor(self, rng, classes, shape):

@@ -63,7 +63,8 @@ class FocalCrossEntropy(NLL):
 
     def losses(self, x, index):
         logs = super().losses(logSoftmax(x, 1), index)
-        return Formula("(-expm1(-x)) ** gamma * x").put(gamma=self.gamma).numpy(("x",))(logs)
+        # without a least x the slope at 0, as of ignored labels, is 0 times infinity for a gamma below 1
+        return Formula("(-expm1(-maximum(x, 1e-30))) ** gamma * x").put(gamma=self.gamma).numpy(("x",))(logs)
 
     @classmethod
     def examples(cls):
