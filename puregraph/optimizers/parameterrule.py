@@ -305,9 +305,9 @@ def writeAll(arrays: list[Any], results: list[Any]) -> None:
 
 def statesPerWeight(optimizer: Any) -> float:
     """The elements of state for each weight of a large matrix, for an optimizer or its class."""
-    rule = optimizer.rule
-    if not callable(rule):
-        return len(rule) - 1
-    made = optimizer() if isinstance(optimizer, type) else optimizer
+    if isinstance(optimizer, type):
+        if not callable(optimizer.rule):
+            return len(optimizer.rule) - 1
+        optimizer = optimizer()
     matrix = np.zeros((256, 256), np.float32)
-    return sum(array.size for array in made.start(matrix).values()) / matrix.size
+    return sum(array.size for array in optimizer.startAll(matrix).values()) / matrix.size
