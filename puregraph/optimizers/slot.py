@@ -95,7 +95,8 @@ class Slot:
         made = {}
         for name, array in arrays.items():
             array = array.astype(dtype) if array is data or array.dtype != dtype else array
-            made[name] = device.toDevice(array) if isOnDevice else aligned(array)
+            isElsewhere = isOnDevice and not device.isDeviceArray(array)
+            made[name] = device.toDevice(array) if isElsewhere else aligned(array)
         return made
 
 

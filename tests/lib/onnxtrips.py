@@ -74,9 +74,14 @@ def opened(graph, data):
     return shapes
 
 
+UNWRITTEN = {"CTC", "Lovasz", "LovaszHinge"}  # costs that ONNX has no operators for, see test_onnx_costs
+
+
 def trip(number):
     """What is wrong with the graph of a number once it was in ONNX; None if nothing is."""
     given = drawn(number)
+    if UNWRITTEN & {type(module).__name__ for module in given.graph.modules().values()}:
+        return None
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:

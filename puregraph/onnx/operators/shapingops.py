@@ -195,7 +195,7 @@ def pad(
     if axes is not None and axes.numbers is None:
         axes, pads = None, spread(op, pads, axes, rank)
     chosen = tuple(range(rank)) if axes is None else tuple(int(a) % rank for a in axes.numbers)
-    known = None if pads.numbers is None else pads.numbers.tolist()
+    known = None if pads.numbers is None or fill is None else pads.numbers.tolist()  # a fill comes behind pads
     pairs = None if known is None else tuple(zip(known[: len(chosen)], known[len(chosen) :], strict=True)) or None
     fillValue = 0.0 if fill is None else np.ravel(fill)[0].item()
     while mode == "reflect" and pairs and axes is None and any(isBeyond(n, both) for n, both in zip(x.shape, pairs)):
