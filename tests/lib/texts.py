@@ -9,7 +9,7 @@ from everymodule import EXAMPLES, ONNUMPY, alone, examplesOf, isOpen
 from fakecupy import useGpu
 
 import puregraph.ops.kernels  # noqa: F401 - those that no module calls too
-from puregraph import models
+from puregraph import models, optimizers
 from puregraph.compile import program
 from puregraph.compile.backend import GPU
 from puregraph.compile.gpu.lower.copylaunch import startsOf
@@ -20,7 +20,7 @@ from puregraph.modules import Linear, Relu, Transpose
 from puregraph.modules.costs import BCE, MSE, CrossEntropy
 from puregraph.ops.cuda.runtime.launch import Launch, contiguous
 from puregraph.ops.kernel import CompositeKernel, Kernel
-from puregraph.optimizers import SGD, Adam, AdamW, MomentumSGD, NesterovSGD, RMSProp
+from puregraph.optimizers import SGD, Adam, AdamW, MomentumSGD
 
 IMAGES = (64, 3, 224, 224)
 
@@ -51,7 +51,14 @@ MODELS |= {
     "t5": (lambda: models.t5(layers=2), [(8, 128), (8, 128), (8, 64)], (8, 64, 32128), MSE, AdamW),
 }
 SMALL = ("mlp", "lenet", "lstm", "resnet20", "dlrm", "transformer", "gpt", "vit")
-OPTIMIZERS = [SGD, MomentumSGD, NesterovSGD, RMSProp, Adam, AdamW]
+OTHERS = (optimizers.MultiOptimizer, optimizers.LBFGS)  # of several rules, and on the host
+SPILLING = optimizers.ScheduleFree  # whose update with clipNorm takes 8 bytes of local memory on sm_90
+OPTIMIZERS = [getattr(optimizers, name) for name in optimizers.__all__]
+OPTIMIZERS = [
+    cls
+    for cls in OPTIMIZERS
+    if issubclass(cls, optimizers.Optimizer) and cls.rule and not issubclass(cls, OTHERS) and cls is not SPILLING
+]
 OPTIONS = {"plain": {}, "norm": {"clipNorm": 1.0, "decay": 0.1}, "value": {"clipValue": 1.0, "onNonFinite": "skip"}}
 
 
