@@ -305,9 +305,8 @@ def writeAll(arrays: list[Any], results: list[Any]) -> None:
 
 def statesPerWeight(optimizer: Any) -> float:
     """The elements of state for each weight of a large matrix, for an optimizer or its class."""
-    if isinstance(optimizer, type):
-        if not callable(optimizer.rule):
-            return len(optimizer.rule) - 1
-        optimizer = optimizer()
-    matrix = np.zeros((256, 256), np.float32)
-    return sum(array.size for array in optimizer.startAll(matrix).values()) / matrix.size
+    isClass, matrix = isinstance(optimizer, type), np.zeros((256, 256), np.float32)
+    if isClass and not callable(optimizer.rule):
+        return len(optimizer.rule) - 1
+    states = (optimizer() if isClass else optimizer).startAll(matrix)
+    return sum(array.size for array in states.values()) / matrix.size

@@ -103,7 +103,7 @@ UNEVEN = {costs.ArcFace, costs.HingeEmbedding, costs.CosineEmbedding, costs.CTC}
 DERIVED = [(found, index) for found, index in EXAMPLES if found not in SIZED | FIRSTORDER | UNEVEN]
 
 # examples whose gradients write in place where windows overlap or edges fold: refused a second time, with an error
-NOTTWICE = {(modules.Pad, 11), (modules.AvgPoolNd, 2), (modules.LpPoolNd, 0)}
+NOTTWICE = {e for e in EXAMPLES if e[0] in (modules.AvgPoolNd, modules.LpPoolNd)} | {(modules.Pad, 11)}
 
 # modules some of whose steps numpy computes: loops over the data, integers, and functions without a lowering
 ONNUMPY = set(
