@@ -10,6 +10,7 @@ from typing import Any
 from puregraph.cli.modelargument import findGraph
 from puregraph.cli.terminal import printJson
 from puregraph.cli.usageerror import UsageError
+from puregraph.compile.runtime.gc import uncollected
 from puregraph.core.errors import ArgumentError, PuregraphError, printable
 from puregraph.core.storage.archive import TITLE
 from puregraph.draw.differencepicture import differenceDrawing
@@ -26,10 +27,12 @@ from puregraph.graph.analysis.difference import (
 
 def runDiff(options: argparse.Namespace) -> int:
     """Print what differs between two models; the exit code is 0 if nothing does, else 1."""
-    sides = [sideOf(target) for target in (options.first, options.second)]
+    with uncollected():  # two graphs and their comparison live to the end
+        sides = [sideOf(target) for target in (options.first, options.second)]
     graphs = [side for side in sides if isinstance(side, Graph)]
     try:
-        compared = differenceOf(sides)
+        with uncollected():
+            compared = differenceOf(sides)
         if options.output:
             if len(graphs) < 2:
                 raise UsageError("--output: wanted two models, got a file of weights, which has no nodes to draw")

@@ -167,7 +167,7 @@ class NodeGraph(Module):
         """(path, array, the path that it is stored under) wherever a module has one."""
         owners: dict[int, str] = {}
         for step in self.steps().items:
-            handed = {name for name, _ in step.handed}
+            handed = {name for name, _ in step.handed} if step.computed else ()
             for name, array in getattr(step.module, kind).items():
                 if name in handed:  # another node computes it here
                     continue

@@ -29,7 +29,8 @@ def settle(graph: Graph, blueprint: dict[str, Any]) -> bool:
         for path, row in blueprint.get("derived", {}).items():
             holder, name = holderOf(holders, path)
             vars(holder)[name] = derivedFrom(row, path, holders)
-        DerivedKind.changes += 1
+        if blueprint.get("derived"):
+            DerivedKind.changes += 1
         COUNTER.version = object()
         for path in absent:
             holder, name = holderOf(holders, path)

@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Iterable
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -85,7 +86,7 @@ class HdfLayout:
         self.headersAt = []
         for array in self.arrays:
             self.headersAt.append(at)
-            at += len(header(datasetMessages(array, 0)))
+            at += len(datasetHeader(array, 0))
         self.structureEnd = at
         self.offsets = []
         for array in self.arrays:
@@ -126,7 +127,7 @@ class HdfLayout:
             pieces += self.group(group)
         for array, offset in zip(self.arrays, self.offsets, strict=True):
             address = offset - BASE if array.nbytes else NOWHERE
-            pieces.append(HdfBlock(f"the header of '{array.name}'", header(datasetMessages(array, address))))
+            pieces.append(HdfBlock(f"the header of '{array.name}'", datasetHeader(array, address)))
         return pieces
 
     def superblock(self) -> bytes:
@@ -182,17 +183,25 @@ def header(messages: list[tuple[int, bytes]]) -> bytes:
     return struct.pack("<2BH2I4x", 1, 0, len(messages), 1, len(body)) + body
 
 
-def datasetMessages(array: Array, address: int) -> list[tuple[int, bytes]]:
-    """Dataspace, datatype, fill value and layout of a contiguous dataset."""
-    rank = len(array.shape)
-    return [
-        (0x01, struct.pack(f"<3B5x{rank}Q", 1, rank, 0, *array.shape)),
-        (0x03, datatype(array.dtype)),
+def datasetHeader(array: Array, address: int) -> bytes:
+    """Dataspace, datatype, fill value and layout of a contiguous dataset, which ends with its address and size."""
+    return datasetStart(array.shape, array.dtype) + struct.pack("<2Q6x", address, array.nbytes)
+
+
+@lru_cache(4096)  # most arrays of a network have one of a few shapes
+def datasetStart(shape: tuple[int, ...], dtype: str) -> bytes:
+    """The header of a dataset up to its address."""
+    rank = len(shape)
+    messages = [
+        (0x01, struct.pack(f"<3B5x{rank}Q", 1, rank, 0, *shape)),
+        (0x03, datatype(dtype)),
         (0x05, struct.pack("<4BI", 2, 2, 2, 1, 0)),
-        (0x08, struct.pack("<2B2Q", 3, 1, address, array.nbytes)),
+        (0x08, struct.pack("<2B22x", 3, 1)),
     ]
+    return header(messages)[:-22]
 
 
+@cache
 def itemsize(dtype: str) -> int:
     """The bytes of one element, also of bfloat16 where no package brings it."""
     return 2 if dtype == "bfloat16" else np.dtype(dtype).itemsize
