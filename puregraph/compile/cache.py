@@ -20,10 +20,10 @@ from puregraph.graph.module import shapesOf
 if TYPE_CHECKING:
     from puregraph.optimizers.optimizer import Optimizer
 
-SOON = 4  # this many shapes are compiled on sight, later ones when they come again
-MOST = 32  # most programs that are kept
+SOON = 4  # the first shapes, compiled at once; a later shape is compiled when it comes a second time
+MOST = 32  # maximum number of programs kept
 UNUSED = 16 * MOST  # a program unused for this many batches may be replaced
-KNOWN = 4096  # most shapes that are counted
+KNOWN = 4096  # maximum number of shapes whose uses are counted
 
 
 class Programs:

@@ -100,8 +100,8 @@ class Program:
         self.graph, self.shapes, self.train = graph, [tuple(s) for s in shapes], train
         self.fixedDtypes, self.poison, self.workspace, self.budget = dtypes, poison, workspace or Workspace(), budget
         self.request = StepRequest(**options)
-        self.asking: Any = None  # an optimizer that has the step run again, as often as it needs
-        self.isAsked = False  # whether it does so now
+        self.asking: Any = None  # an optimizer, such as LBFGS, whose update runs the step several times
+        self.isAsked = False  # True while that update runs
         if getattr(self.request.optimizer, "asksAgain", False):
             self.asking, self.request = self.request.optimizer, replace(self.request, optimizer=None)
         self.optimizer: Any = self.request.optimizer
@@ -150,7 +150,7 @@ class Program:
             self.current = Validity(self.graph, self.steps, held, self.optimizer, anyMode, unread, reads)
 
     def refuseLarge(self) -> None:
-        """Raises    ShapeError naming the nodes whose outputs are larger than the memory of this machine"""
+        """Raise ShapeError naming the nodes whose outputs are larger than the memory of this machine, if any."""
         faults = []
         for row in self.graph.infer(*self.shapes, dtypes=self.dtypes).rows:
             for shape, dtype in zip(row.shapes or [], row.dtypes):
@@ -230,7 +230,7 @@ class Program:
                 workspace.isHeld = False
 
     def runAsked(self, inputs: Sequence[Any], numbers: dict[str, float]) -> Any:
-        """Run for an optimizer that asks for the cost and gradients again in its update."""
+        """Run the step, then the optimizer's update, which may run it again; returns the outputs of the first run."""
 
         def closure() -> float:
             result = self.run(*inputs, copy=True, **numbers)

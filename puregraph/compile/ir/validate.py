@@ -56,7 +56,7 @@ def validate(schedule: Schedule) -> None:
     stored: dict[int, Call] = {}
     old = {value.root.number: id(target) for target, value in schedule.held}
     for call in schedule.calls:
-        for v in () if call.kind.isView else call.values():  # a view reads no elementss
+        for v in () if call.kind.isView else call.values():  # a view reads no elements
             checkRead(call, v, made)
             if old.get(v.root.number) in stored:
                 raise PassError(f"{call!r} reads %{v.number} after {stored[old[v.root.number]]!r} overwrote it")

@@ -76,7 +76,7 @@ class Lowering:
         self.makers: dict[int, int] = {}
         for i, step in enumerate(steps):
             for v in values(step):
-                if isinstance(step, Group) or not step.kind.isView:  # a view reads no elementss
+                if isinstance(step, Group) or not step.kind.isView:  # a view reads no elements
                     self.readers.setdefault(v.root.number, []).append(i)
             for v in made(step):
                 self.makers[v.number] = i

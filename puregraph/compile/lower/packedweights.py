@@ -49,7 +49,7 @@ class PackedWeights:
         weights = self.weights.values()
         versions, areLeased = list(map(VERSION, weights)), any(map(LEASES, weights))
         if self.isStale or versions != self.versions:
-            self.isStale = True  # until done; a change meanwhile has a new version, which the next run sees
+            self.isStale = True  # until packed; a weight changed meanwhile is packed by the next run
             pack()
             self.versions, self.isStale = versions, areLeased
 

@@ -13,7 +13,7 @@ from puregraph.ops.ir.value import Value
 if TYPE_CHECKING:
     from puregraph.core.protocols import AnyArray
 
-SPARE = 2  # blocks kept for later runs: a user mostly still has the last result during the next run
+SPARE = 2  # blocks kept for later runs: the user usually still holds the last result during the next run
 
 
 class StepOutput:

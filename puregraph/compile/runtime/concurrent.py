@@ -21,7 +21,7 @@ def concurrentSteps(calls: list[Call], memory: Buffers) -> list[list[Call]]:
     """The kernel calls of native steps in order, in lists whose calls may run at the same time."""
     groups: list[list[Call]] = []
     batch: list[Call] = []
-    reads, writes = list[Range](), list[Range]()  # of all calls in the batch, if it has more than one
+    reads, writes = list[Range](), list[Range]()  # byte ranges of the batch, once it has two calls
     for call in calls:
         isNext = bool(batch) and len(batch) < MOST and isAlike(call, batch[0])
         if isNext and len(batch) == 1:

@@ -157,7 +157,7 @@ def finish(schedule: Schedule, tracer: GraphTracer, wanted: Sequence[bool] | Non
 
 
 def checkShapes(graph: Graph, shapes: Sequence[Shape], dtypes: Sequence[DTypeLike] | None = None) -> None:
-    """Raise    ShapeError if the shapes do not fit; OpenSizesError naming the first node whose sizes depend on data."""
+    """Raise ShapeError if the shapes do not fit, OpenSizesError naming the first node whose sizes depend on data."""
     inferred = graph.infer(shapes)
     if dtypes is not None and any(row.fault for row in inferred.rows):
         inferred = graph.infer(shapes, dtypes=list(dtypes))

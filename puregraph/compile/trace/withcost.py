@@ -97,8 +97,8 @@ def outputsFor(cost: Module, outputs: int, targets: int) -> int:
     )
     first = "its first output" if outputs == 1 else f"its first output or all {outputs}"
     raise GraphError(
-        f"{type(cost).__name__} takes {', '.join(names)}; wanted targets that make these together with "
-        f"what the network gives, {first}, got {targets} target{'s' * (targets != 1)}{hint}"
+        f"{type(cost).__name__} takes {', '.join(names)}; the network provides {first}, so wanted "
+        f"a target for each other input, got {targets} target{'s' * (targets != 1)}{hint}"
     )
 
 

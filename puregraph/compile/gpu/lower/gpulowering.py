@@ -91,7 +91,7 @@ class GpuLowering(Lowering):
 
     def fused(self, nest: LoopNest, group: Group, reads: list[Value], makes: list[Value]) -> Call:
         """The loop nest of a group as one step."""
-        isLone = group.size > 1 and not group.reductions  # unlike results that all threads compute
+        isLone = group.size > 1 and not group.reductions  # a result of one element may not overwrite what others read
         over = [i for i in lateIn(nest) if isMetOnce(group, reads[i]) and not (isLone and reads[i].size == 1)]
         return self.launched(launches.launches(nest), group.calls, reads, makes, over)
 

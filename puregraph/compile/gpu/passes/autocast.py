@@ -212,7 +212,7 @@ class Autocast:
             self.keepFloat(call)
 
     def between(self, y: Value, call: Call) -> Any:
-        """The dtype for an intermediate of a module: that of a stored value with as many elements."""
+        """The dtype of a module's intermediate: bfloat16 if the call reads a bfloat16 value of the same size."""
         isOurs = call.origin.precision == "bfloat16" and call.kind.isElementwise and y.dtype == FLOAT
         if not isOurs or y.number in self.exact:
             return None

@@ -58,7 +58,7 @@ def fuseStateUpdates(schedule: Schedule) -> Schedule:
 def updateOf(value: Value, state: Value, sources: Sources) -> ParameterUpdate | None:
     """The update of a state as a formula of the state, arrays of its size and scalars.
 
-    None if it has another form, or if its operands are computed so shortly before that one launch computes both.
+    None if it has another form, or if a call just before it computes an operand: one launch then computes both.
     """
     end, call = sources.makers.get(value.number, (0, None))
     read = None if call is None or value.base is not None or sources.reads[value.number] > 1 else lineOf(call)

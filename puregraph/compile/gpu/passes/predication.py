@@ -48,7 +48,7 @@ class HostUpdate:
     """The host's work before and after a step: write the scalars of the update, and count it.
 
     `numbers`  the Values that it writes besides those of `updateScalars`, by name
-    `fewer`    the scalars as if there had been 1, 2, 3, ... updates fewer: (group, name, number of updates fewer)
+    `fewer`    the scalars in case the last 1, 2, ... updates were skipped, by (group, name, number of these updates)
     """
 
     def __init__(
@@ -309,7 +309,7 @@ class Predication:
             self.members.append((call, member))
 
     def chooseAfter(self, call: Call, old: dict[int, Value], go: Value) -> None:
-        """Add a call that is no formula; a formula behind it keeps the old values unless the step goes on."""
+        """Add a call that is not a formula, then a formula that keeps the old values unless the step goes on."""
         outs, chosen = [], []
         for y in call.outs:
             isKept = y is not None and y.base is None and y.number in old

@@ -50,7 +50,7 @@ class DeviceResults:
             self.arrays = [hostArrays.get(id(x), x) for x in self.arrays]
 
     def sent(self, there: dict[int, Any]) -> dict[int, Any]:
-        """Start the transfers; returns the host arrays that will have the results."""
+        """Start the transfers; returns the host arrays that will hold the results."""
         cuda = sys.modules["cupy"].cuda
         hostArrays = {i: device.toHost(x) for i, x in there.items() if x.nbytes > MOST}
         sources = {i: dense(x) for i, x in there.items() if i not in hostArrays}
@@ -76,7 +76,7 @@ class DeviceResults:
         return hostArrays
 
     def read(self, copy: bool = False) -> list[np.ndarray]:
-        """Wait for the transfers and return all results on the host; `copy`: not in pinned memory."""
+        """Wait for the transfers and return all results on the host; with `copy` not in pinned memory."""
         if self.event is not None:
             self.event.synchronize()
             self.event, self.sources = None, []

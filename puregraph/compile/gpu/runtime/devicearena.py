@@ -95,7 +95,7 @@ class DeviceBuffers(HostMemory):
         return self.arena is not None and super().isCurrent
 
     def release(self) -> None:
-        """Release the memory; these buffers are not current any more."""
+        """Release the memory; these buffers are no longer current."""
         self.arena = None
         self.known.clear()
         self.pointers.clear()
