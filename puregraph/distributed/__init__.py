@@ -44,11 +44,11 @@ LATER = {
     **dict.fromkeys(("Report", "Watch"), "launch.watch"),
     "Sharding": "sharding.sharding",
     **dict.fromkeys(("NcclPending", "NcclWorld"), "nccl.ncclworld"),
-}  # who is alone needs none of them
+}  # a single process needs none of these
 
 
 def __getattr__(name: str) -> Any:
-    """A class that only several processes need."""
+    """Import a class that only multi-process runs need."""
     if name not in LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"puregraph.distributed.{LATER[name]}"), name)

@@ -26,12 +26,12 @@ from puregraph.distributed.worlds.startedby import SIZES, endWithParent, launche
 from puregraph.distributed.worlds.world import BEGUN, LASTWORDS
 from puregraph.ops.native.threads.numthreads import divideAmong
 
-LATER = 5.0  # seconds that others have to say what happened, before a process that knows nothing new ends them
+LATER = 5.0  # seconds that a process with nothing new to report waits, so that the first to fail can report and end all
 
 
 def isOfProxy() -> bool:
-    """True if a proxy of MPICH has started this process for puregraph's launcher; the proxy's only thread lives as
-    long."""
+    """True if a proxy of MPICH has started this process for puregraph's launcher. The proxy has a single thread, so
+    the end of that thread is the end of the proxy."""
     launcher = launcherSize()
     return launcher is not None and SIZES[launcher[0]] == "MPICH" and bool(variable("RUN"))
 
@@ -66,7 +66,7 @@ def main(arguments: list[str]) -> int:
 
 
 def run(script: str, arguments: list[str], here: MpiWorld) -> int:
-    """The exit code of a script; if an exception ends it, and others have not said so, it is printed."""
+    """Run a script, and return its exit code. Reports an exception, unless another process has reported one."""
     sys.argv = arguments
     sys.path[0] = str(Path(script).resolve().parent)
     try:
@@ -96,15 +96,15 @@ def sentence(here: MpiWorld, error: BaseException) -> str:
 
 
 def lastWords(here: MpiWorld, text: str) -> None:
-    """Say why the run ends, once: others who come to the same, or who miss this one, wait to be ended."""
+    """Report why the run ends, once per machine: processes that fail later wait to be ended."""
     if not here.isFirst(LASTWORDS, text):
         time.sleep(LATER)
-    elif not here.hasLauncher:  # which would print it when nothing else is printed any more
+    elif not here.hasLauncher:  # a launcher prints it after all other output
         print(text, file=sys.stderr, flush=True)
 
 
 def below(trace: Any, script: str) -> Any:
-    """A traceback from the script on."""
+    """Return a traceback without the frames above the script."""
     scriptPath = os.path.realpath(script)
     first = trace
     while first is not None and os.path.realpath(first.tb_frame.f_code.co_filename) != scriptPath:
@@ -120,7 +120,7 @@ def shareEntropy(here: MpiWorld) -> None:
 
 
 def showOnce(here: MpiWorld) -> None:
-    """Have a warning that several processes have printed by the first of them."""
+    """Print a warning that several processes raise only once, by the first of them."""
     show = warnings.showwarning
 
     def digest(text: str) -> str:

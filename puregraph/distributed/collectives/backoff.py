@@ -1,4 +1,4 @@
-"""Backoff: how who waits for other processes looks again, without taking the core of those who compute."""
+"""Backoff: poll for other processes with growing pauses, so that waiting does not take a core from compute threads."""
 
 from __future__ import annotations
 
@@ -6,19 +6,17 @@ import os
 import time
 from typing import Any
 
-SPINNING = (
-    2e-3  # seconds without a pause where each process has a core: a sleeper wakes up later than most messages come
-)
-EAGER = 1e-4  # seconds of looks that let others have the core in between, where there are more processes than cores
-SHORTEST, LONGEST = 2e-5, 5e-4  # seconds between two looks later on
-SHARE = 1 / 32  # of what was waited: the pause of who has a core to itself, so that it waits hardly longer
+SPINNING = 2e-3  # seconds of busy polling if each process has a core: waking up takes longer than most messages
+EAGER = 1e-4  # seconds of polling with sched_yield, if there are more processes than cores
+SHORTEST, LONGEST = 2e-5, 5e-4  # seconds of sleep between later polls
+SHARE = 1 / 32  # pause by time waited so far, if each process has a core: the most by which it delays a wait
 
 
 class Backoff:
-    """The pauses between two looks: none at first, then longer and longer ones.
+    """Pauses between polls: none at first, then longer and longer ones.
 
-    While the process computes, its threads want the core that looking would take, so each look is followed by a pause,
-    as long as all before it together.
+    While the process computes, its threads need the core that polling would take, so each poll is followed by a sleep
+    as long as the wait so far.
     """
 
     def __init__(self, world: Any):
@@ -30,7 +28,7 @@ class Backoff:
         self.since, self.looks = time.monotonic(), 0
 
     def pause(self) -> None:
-        """Nothing has come: wait until the next look."""
+        """Pause until the next poll."""
         self.looks += 1
         isAlone = self.world.hasCores and not self.world.isComputing
         waited = time.monotonic() - self.since

@@ -14,11 +14,11 @@ from puregraph.distributed.collectives.sharedarena import SharedArena, arenaFor
 from puregraph.distributed.collectives.treesum import Span, TreeSum, cutsOf, joined
 from puregraph.distributed.worlds.world import World
 
-INFLIGHT = 2  # buckets that have memory at one time where that is brief
+INFLIGHT = 2  # buckets that have memory at one time with `isBrief`
 
 
 class BucketRow:
-    """An array in buckets. A bucket's memory is allocated on its first use, and freed when it is let go.
+    """An array in buckets. A bucket's memory is allocated on first use, and reused after `release`.
 
     `free`  unused memory by bucket
     """
@@ -38,21 +38,21 @@ class BucketRow:
         np.add(self[number], other[number], out=self[number])
 
     def release(self, number: int, isKept: bool = True) -> None:
-        """Let go of the memory of a bucket, which others may have next if it is kept."""
+        """Release the memory of a bucket: for reuse by other rows if `isKept`, otherwise it is freed."""
         array = self.arrays.pop(number, None)
         if isKept and array is not None:
             self.free[number].append(array)
 
 
 class SharedRow(BucketRow):
-    """An array in the memory that all processes of a machine read: it is never let go."""
+    """An array in the shared memory of a machine, which is never released."""
 
     def __init__(self, arrays: list[np.ndarray]):
         super().__init__([len(array) for array in arrays], arrays[0].dtype, [[] for _ in arrays])
         self.arrays.update(enumerate(arrays))
 
     def release(self, number: int, isKept: bool = True) -> None:
-        """Keep it."""
+        """Do nothing: shared memory stays allocated."""
 
 
 Leaf = Callable[[int, BucketRow], None]
@@ -60,19 +60,19 @@ Views = tuple[dict[Span, np.ndarray], np.ndarray, list[tuple[np.ndarray, np.ndar
 
 
 class BucketedSum(TreeSum):
-    """A TreeSum whose array is exchanged in buckets, each as soon as it is there; the sums are the same to the bit.
+    """A TreeSum whose array is exchanged in buckets, each as soon as it is computed; the sums are equal to the bit.
 
     `bounds`   where the buckets begin, multiples of BLOCK, and the end of the last
-    `labels`   what each of them is, for who waits too long
-    `shares`   whether every process gets the whole sum; else its piece of each bucket alone
-    `isBrief`  whether the memory of a bucket is let go as soon as it is exchanged, and few are under way at a time
-    `shards`   by bucket where the piece of each process begins in it, and its end; `cuts`, or of nearly one size
-    `runs`     by process its piece of each bucket, from where to where
-    `total`    the sum of all grains, if it is shared, and `pieces` this process's piece of each bucket of it: from
-               `finish` to the next `add`
+    `labels`   the description of each bucket, for reports of the watchdog
+    `shares`   True if every process gets the complete sum; else only its shard of each bucket
+    `isBrief`  True to free a bucket's memory as soon as it is exchanged, and to exchange few at a time
+    `shards`   by bucket the beginning of each process's shard, and the end: `cuts`, or shards of nearly equal size
+    `runs`     by process the (begin, end) of its shard of each bucket
+    `total`    the sum of all grains, complete if `shares`, and `pieces` this process's shard of each bucket of it:
+               valid from `finish` to the next `add`
 
-    Where all processes are on one machine, what they exchange is in a SharedArena, unless memory is brief: each adds up
-    its piece of what the others have there, and copies their pieces of the sum.
+    If all processes are on one machine, they exchange buckets in a SharedArena, unless `isBrief`: each process sums its
+    shard of all rows there, and copies the other shards of the sum.
 
     All processes start the buckets in the order of their numbers. From the first start to the end of `finish` nothing
     else may use the world.
@@ -107,16 +107,16 @@ class BucketedSum(TreeSum):
         self.arena = None if isBrief or world.size == 1 else arenaFor(world, heights, bounds, self.dtype)
 
     def row(self) -> BucketRow:
-        """An array without memory."""
+        """Return an array whose buckets are not allocated yet."""
         return BucketRow(self.sizes, self.dtype, self.free)
 
     def rowOf(self, index: int) -> BucketRow:
-        """An array for one of the sums that are exchanged."""
+        """Return the array of one exchanged sum, in shared memory if there is an arena."""
         return self.row() if self.arena is None else SharedRow(self.arena.rows[self.world.rank][index])
 
     def add(self, leaf: Leaf) -> None:
         """Add up this process's grains; while `leaf` computes the last one, it may call `start`."""
-        EXCHANGING.drive(self.pending)  # of a step that has failed
+        EXCHANGING.drive(self.pending)  # exchanges of a failed step
         self.pending, self.started, self.pieces, self.isEnding = [], 0, [], False
         self.release(self.total)
         if self.arena is not None:
@@ -133,7 +133,7 @@ class BucketedSum(TreeSum):
         leaf(begin, self.chain[-1])
 
     def sumIn(self, leaf: Leaf, begin: int, end: int, row: BucketRow) -> BucketRow:
-        """The sum of the grains from `begin` to before `end`, a part of the tree, in an array that is given."""
+        """Sum the grains from `begin` to before `end`, a subtree, into `row`, and return it."""
         if end - begin == 1:
             leaf(begin, row)
             return row
@@ -145,12 +145,12 @@ class BucketedSum(TreeSum):
         return left
 
     def release(self, row: BucketRow) -> None:
-        """Let go of the memory of an array, which the next ones get."""
+        """Release all buckets of an array for reuse."""
         for number in list(row.arrays):
             row.release(number)
 
     def start(self) -> None:
-        """The next bucket of the last grain is there: add it to what it belongs to, and have it exchanged."""
+        """Add the next bucket of the last grain to the pending subtrees, and start its exchange."""
         number, world = self.started, self.world
         for left, right in reversed(list(pairwise(self.chain))):
             left.add(number, right)
@@ -177,22 +177,22 @@ class BucketedSum(TreeSum):
         self.sums, self.chain, self.pending = [], [], []
 
     def multiply(self, factor: float) -> None:
-        """Multiply the total, as far as this process has it."""
+        """Multiply this process's part of the total."""
         isWhole = self.shares or self.world.size == 1
         for array in [self.total[number] for number in range(len(self.sizes))] if isWhole else self.pieces:
             array *= array.dtype.type(factor)
 
     def exchange(self, number: int) -> Exchange:
-        """This process's piece of the sum of all grains of a bucket; if it is shared, all of it is in the first sum."""
+        """Exchange a bucket, for this process's shard of its total. With `shares`, the first sum becomes the total."""
         return self.exchangeSent(number) if self.arena is None else self.exchangeShared(number, self.arena)
 
     def exchangeShared(self, number: int, arena: SharedArena) -> Exchange:
         """Exchange a bucket in memory that all processes read."""
         parts, piece, others = self.views[number] = self.views.get(number) or self.viewsOf(number, arena)
-        yield arena.reach(number)  # all sums are there
+        yield arena.reach(number)  # all processes have written their sums
         total = joined(parts, 0, self.grains.count, piece if self.shares else None)
         if self.shares:
-            yield arena.reach(number)  # all pieces of the total are there
+            yield arena.reach(number)  # all processes have written their shards of the total
             for into, of in others:
                 into[...] = of
         arena.leave(number)
@@ -212,7 +212,7 @@ class BucketedSum(TreeSum):
         return parts, total[pieces[rank]], others
 
     def exchangeSent(self, number: int) -> Exchange:
-        """The same by messages."""
+        """Exchange a bucket by messages."""
         world, cuts = self.world, self.shards[number]
         sent, received = self.sides([row[number] for row in self.sums], cuts)
         yield world.startAllToAll(sent, received)

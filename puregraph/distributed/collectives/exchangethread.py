@@ -17,9 +17,9 @@ Exchange = Generator[Pending, None, Any]
 
 
 class RunningExchange:
-    """An exchange that was begun: what it waits for, and what it will give.
+    """A running exchange: the collective that it waits for, and the future of its result.
 
-    `isOver`  whether it has given that: a Future asks a lock first
+    `isOver`  True if the future is set; unlike `Future.done()` it takes no lock
     """
 
     __slots__ = ("exchange", "future", "isOver", "label", "pending", "world")
@@ -30,7 +30,7 @@ class RunningExchange:
         self.isOver = False
 
     def goOn(self) -> bool:
-        """Start the next collective, if the one before is over; whether it was."""
+        """Start the next collective if the last one is over. Returns False if it is not."""
         world = self.world
         try:
             if self.pending is not None:
@@ -40,17 +40,17 @@ class RunningExchange:
                 self.pending = None
             self.pending = next(self.exchange)
         except StopIteration as end:
-            world.waiting, world.bucket = None, ""  # before the result is there: who has it may wait for others next
+            world.waiting, world.bucket = None, ""  # before set_result: its reader may start the next wait at once
             self.isOver = True
             self.future.set_result(end.value)
-        except BaseException as error:  # whoever wants the result has it raised
+        except BaseException as error:  # raised again by future.result()
             world.waiting, world.bucket = None, ""
             self.isOver = True
             self.future.set_exception(error)
         return True
 
     def step(self) -> bool:
-        """Go on as far as that is possible without waiting; whether it has gone on at all."""
+        """Advance as far as possible without waiting. Returns True if it made progress, or is over."""
         moved = False
         while not self.isOver and self.goOn():
             moved = True
@@ -58,11 +58,11 @@ class RunningExchange:
 
 
 class ExchangeThread:
-    """Takes exchanges one after the other, and goes on with each of them as soon as what it waits for is there.
+    """Runs exchanges concurrently in one thread, and advances each as soon as its current collective is over.
 
-    An exchange is a generator: it gives each collective that it has started, and is asked again when that is over. So
-    of several exchanges that are under way none waits for another one. Of two threads both could be in one collective:
-    this one is alone, unless somebody who has nothing else to do drives it.
+    An exchange is a generator that yields each collective that it has started, and is resumed when that is over. So no
+    exchange waits for another one. There is one thread, because two could call the same collective; an idle caller may
+    run the exchanges itself with `drive`.
     """
 
     def __init__(self) -> None:
@@ -97,7 +97,7 @@ class ExchangeThread:
         return future
 
     def drive(self, futures: Sequence[Future[Any]]) -> None:
-        """Do here what the thread does, which rests, until these are over."""
+        """Run the exchanges in the calling thread until these futures are set; the exchange thread pauses meanwhile."""
         with self.turn, self.lock:
             backoff: Backoff | None = None
             left = [future for future in futures if not future.done()]

@@ -1,4 +1,4 @@
-"""Grains: the fixed parts of a batch, and which of them belong to which process."""
+"""Grains: the fixed microbatches of a batch, and their assignment to processes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Grains:
         return list(accumulate([samples + (g < more) for g in range(self.count)], initial=0))
 
     def share(self, size: int) -> slice:
-        """The samples of a batch that belong to this process."""
+        """Return the samples of a batch that belong to this process."""
         cuts = self.cuts(size)
         return slice(cuts[self.own.start], cuts[self.own.stop])
 

@@ -1,4 +1,4 @@
-"""SharedArena: rows of the processes of one machine in memory that all of them read, and how far each of them is."""
+"""SharedArena: arrays of the processes of one machine in shared memory, with a progress counter for each process."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import numpy as np
 from puregraph.distributed.collectives.backoff import Backoff
 from puregraph.distributed.worlds.world import Pending
 
-LINE = 64  # bytes that a processor exchanges at once
+LINE = 64  # bytes of a cache line
 
 
 class ArenaPending(Pending):
-    """All processes have come to one point of a bucket."""
+    """Wait until the counts of all processes for a bucket have reached this process's count."""
 
     def __init__(self, arena: SharedArena, number: int):
         self.arena, self.number, self.least = arena, number, arena.counts[arena.world.rank][number]
@@ -36,12 +36,12 @@ class ArenaPending(Pending):
 
 
 class SharedArena:
-    """Rows in buckets, which their process writes and all others read; a count for each process and bucket says when.
+    """Arrays in buckets that one process writes and all others read, synchronized by a count per process and bucket.
 
-    A count goes up when a process has written what others read next, or has read it. Nothing is sent.
+    A process increments its count when it has written data that others read, or has read theirs. Nothing is sent.
 
-    `rows`    by process its rows, each by bucket
-    `counts`  by process, by bucket
+    `rows`    the arrays, by process, row and bucket
+    `counts`  the counts, by process and bucket
     """
 
     def __init__(self, world: Any, memory: list[np.ndarray], heights: list[int], bounds: list[int], dtype: np.dtype):
@@ -54,27 +54,27 @@ class SharedArena:
             self.rows.append([[row[a:b] for a, b in zip(bounds, bounds[1:])] for row in data])
 
     def reach(self, number: int) -> Pending:
-        """Say that this process has come to the next point of a bucket; all others have, when that is over."""
+        """Increment this process's count for a bucket; the Pending is over when all processes have done so."""
         self.leave(number)
         return ArenaPending(self, number)
 
     def leave(self, number: int) -> None:
-        """Report that this process is done with a bucket, without waiting."""
+        """Increment this process's count for a bucket, without waiting."""
         self.counts[self.world.rank][number] += 1
 
     def waitFree(self) -> None:
-        """Wait until no process reads any more what this one is about to write."""
+        """Wait until no process reads the buckets any more, so that this one may overwrite them."""
         for number in range(len(self.counts[0])):
             ArenaPending(self, number).look()
 
 
 def headOf(count: int) -> int:
-    """The bytes before the rows: a count for each bucket, in whole lines."""
+    """Return the bytes of the counts before the rows, rounded up to cache lines."""
     return -(-8 * count // LINE) * LINE
 
 
 def arenaFor(world: Any, heights: list[int], bounds: list[int], dtype: np.dtype) -> SharedArena | None:
-    """An arena with n rows for each process, by rank; None where there is no memory that all of them read.
+    """Create an arena with `heights[r]` rows for process r; None if the processes have no shared memory.
 
     All processes call it.
     """

@@ -13,23 +13,23 @@ from typing import Any
 
 import numpy as np
 
-FOLDER = "/dev/shm"  # where Linux has files that are memory
-ORDERED = ("x86_64", "AMD64", "i686")  # processors on which others see what one stores in the order in which it does
+FOLDER = "/dev/shm"  # the tmpfs of Linux
+ORDERED = ("x86_64", "AMD64", "i686")  # architectures on which stores become visible to other cores in program order
 PAGE = 4096
-MPICH = re.compile(rf"{FOLDER}/(mpich_shm_[0-9a-f]+_)")  # a run has a number of its own
+MPICH = re.compile(rf"{FOLDER}/(mpich_shm_[0-9a-f]+_)")  # the prefix is unique to a run
 
 
 def sharedMemory(world: Any, sizes: list[int]) -> list[np.ndarray] | None:
-    """By process n bytes, zeros first, that all of them read and write; None if they cannot.
+    """Allocate `sizes[r]` zero bytes for each process r, which all processes read and write; None if they cannot.
 
-    All processes of one machine call it, with the same sizes. A file is made, opened by all of them, and removed.
+    All processes of one machine call it, with the same sizes. They map one file, which is then unlinked.
     """
     ends = np.cumsum([0, *[-(-size // PAGE) * PAGE for size in sizes]]).tolist()
     isFirst, path, memory = world.rank == 0, b"", None
     if isFirst and platform.machine() in ORDERED and os.path.isdir(FOLDER):
         path = made(world.folder, ends[-1])
     names = world.gather(b"%d %b" % (ends[-1], path))
-    isAlike = len({name.partition(b" ")[0] for name in names}) == 1  # else they are about to be refused
+    isAlike = len({name.partition(b" ")[0] for name in names}) == 1  # if not, an error is raised later
     path = names[0].partition(b" ")[2]
     try:
         if path and isAlike:
@@ -45,7 +45,7 @@ def sharedMemory(world: Any, sizes: list[int]) -> list[np.ndarray] | None:
 
 
 def made(folder: str, nbytes: int) -> bytes:
-    """A file of n bytes of memory that are there, for the run of this folder: its name; nothing if there are less."""
+    """Create a shared-memory file for the run of this folder; returns its path, or b"" if n bytes are not available."""
     try:
         descriptor, path = tempfile.mkstemp(prefix=f"{os.path.basename(folder)}-", dir=FOLDER)
     except OSError:
@@ -77,7 +77,7 @@ def mpichFilesOf(pid: int) -> set[str]:
 
 
 def opened(path: bytes) -> mmap.mmap | None:
-    """The memory of such a file."""
+    """Map a shared-memory file; None if that fails."""
     try:
         descriptor = os.open(path, os.O_RDWR)
     except OSError:

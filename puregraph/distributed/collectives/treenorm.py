@@ -1,4 +1,4 @@
-"""The norm of an array in pieces, added as one binary tree, so that no bit depends on who has which pieces."""
+"""The norm of a sharded array, added as one binary tree, so that no bit depends on how it is sharded."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def treeNorm(world: World, runs: list[list[tuple[int, int]]], pieces: list[np.nd
         localSums += [halved(sums[a - first : b - first], b - a) for a, b in within]
     flat = [[span for within in ofRank for span in within] for ofRank in spans]
     ends = np.cumsum([0, *map(len, flat)]).tolist()
-    sumsOfAll = np.zeros(ends[-1])  # zeros: in a CountingWorld the others send nothing
+    sumsOfAll = np.zeros(ends[-1])  # zeros, because in a CountingWorld the other ranks send nothing
     sumsOfAll[ends[world.rank] : ends[world.rank + 1]] = localSums
     world.allGather(sumsOfAll, ends)
     parts = {**dict.fromkeys(spansIn(leaves, blocks, leaves), 0.0), **dict(zip(sum(flat, []), sumsOfAll))}
@@ -67,7 +67,7 @@ def scatteredNorm(world: World, size: int, runs: list[list[Span]], pieces: list[
 
 
 def wholeBlocks(run: Span, size: int) -> Span:
-    """The whole blocks within a run."""
+    """Return the range of complete blocks within a run."""
     begin = -(-run[0] // BLOCK) * BLOCK
     end = run[1] if run[1] == size else run[1] // BLOCK * BLOCK
     return (begin, max(begin, end))
@@ -83,7 +83,7 @@ def blockSums(piece: np.ndarray) -> np.ndarray:
 
 
 def halved(sums: np.ndarray, count: int) -> float:
-    """The sum of `count` leaves, a power of two; those that are not there are nothing."""
+    """Return the sum of `count` leaves, a power of two; missing leaves count as 0."""
     with np.errstate(all="ignore"):
         while count > 1:
             if len(sums) % 2:

@@ -31,7 +31,7 @@ class TreeSum:
         self.spare: list[np.ndarray] = []
 
     def own(self, leaf: Callable[[int, np.ndarray], None]) -> list[np.ndarray]:
-        """The sums of this process's grains, for `reduce`; `leaf(grain, array)` computes one of them into an array."""
+        """Return this process's subtree sums, for `reduce`; `leaf(grain, array)` writes one grain to an array."""
         return [self.sumOf(leaf, begin, end) for begin, end in self.spans[self.world.rank]]
 
     def sumOf(self, leaf: Callable[[int, np.ndarray], None], begin: int, end: int) -> np.ndarray:
@@ -47,7 +47,7 @@ class TreeSum:
         return left
 
     def reduceScatter(self, sums: list[np.ndarray]) -> np.ndarray:
-        """This process's piece of the sum of all grains, from what `own` gives each of them."""
+        """Return this process's shard of the sum of all grains, from the subtree sums of `own`."""
         world = self.world
         if world.size == 1:
             self.spare += sums
@@ -74,7 +74,7 @@ class TreeSum:
         return sent, received
 
     def joinedFrom(self, received: list[np.ndarray], out: np.ndarray | None = None) -> np.ndarray:
-        """The sum of all grains, of the parts that each process has sent; `out` may be one of them."""
+        """Return the sum of all grains from the subtree sums that each process has sent; `out` may be one of them."""
         parts: dict[Span, np.ndarray] = {}
         for spans, array in zip(self.spans, received):
             parts.update(zip(spans, array.reshape(len(spans), -1)))
@@ -91,7 +91,7 @@ class TreeSum:
         return total
 
     def reduce(self, sums: list[np.ndarray]) -> np.ndarray:
-        """The sum of all grains from what `own` gives each process; the array belongs to the next `own`."""
+        """All-reduce the subtree sums of `own` to the sum of all grains. The array is valid until the next `own`."""
         return self.gather(self.reduceScatter(sums))
 
 

@@ -1,4 +1,4 @@
-"""Agreement: processes that train together do so alike, or none of them begins."""
+"""Agreement: check that all ranks train with the same settings, before any of them begins."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ SETTINGS = (
 
 
 def agree(trainer: Any, source: Arrays | Stream, checks: Arrays | Stream | None) -> None:
-    """Compare what this process is about to train, with what, and from where on, with what all others are.
+    """Compare this process's trainer, data and position with those of all other ranks.
 
-    Raises    DataError, on all of them, with the first line in which two differ
+    Raises    DataError, on all ranks, naming the first line that differs
     """
     if trainer.world.size > 1:
         lines = linesOf(trainer, source, checks)

@@ -1,4 +1,4 @@
-"""DeviceExchange: the gradients of all grains, added up on GPUs, and exchanged within the captured graph of a step."""
+"""DeviceExchange: sum and exchange the gradients of all grains on GPUs, within the captured graph of a step."""
 
 from __future__ import annotations
 
@@ -53,21 +53,21 @@ class DeviceExchange:
         return isSame and list(map(id, order)) == list(map(id, self.params))
 
     def add(self, learn: Callable[[int], list[Any]]) -> None:
-        """Add up the gradients that `learn` gives of each grain of this process, in the order of the parameters."""
+        """Sum the gradients that `learn(grain)` returns for this process's grains, in the order of `params`."""
         self.started, last = 0, self.grains.own[-1]
         for grain in self.grains.own:
             grads = learn(grain)
             if grain != last:
                 self.fill(grain, dict(enumerate(grads)), range(len(grads)))
                 self.tree.merge(grain, 0, self.buckets.cuts[-1])
-        if not self.started:  # no program has done it
+        if not self.started:  # no program has started the buckets
             self.agreed(REFUSED)
             for number, group in enumerate(self.buckets.groups):
                 self.start(number, {index: grads[index] for index in group})
             self.join()
 
     def fill(self, grain: int, grads: dict[int, Any], group: Any) -> None:
-        """Copy gradients to the row of a grain, on the current stream; 0 for those that there are not."""
+        """Copy gradients to the row of a grain, on the current stream; missing gradients are 0."""
         views = self.views[self.tree.positions[grain]]
         for index in group:
             grad = grads.get(index)
@@ -75,7 +75,7 @@ class DeviceExchange:
 
     @contextmanager
     def leaving(self, grain: int, isFirst: bool, isLast: bool) -> Iterator[None]:
-        """Within it programs start buckets, if this is the last that the process computes of the step."""
+        """Let programs start buckets inside the block, if it computes the last gradients of this process's step."""
         objective: Any = self.objective()
         isLeaving = isLast and grain == self.grains.own[-1] and self.world.size > 1
         objective.buckets = self.buckets if isLeaving else None
@@ -85,11 +85,11 @@ class DeviceExchange:
             objective.buckets = None
 
     def collect(self, isFirst: bool) -> list[bool]:
-        """After a step: which parameters the steps of this grain have reached so far."""
+        """Return, for each parameter, True if it has a gradient of this grain."""
         return [param.grad is not None for param in self.params]
 
     def start(self, number: int, grads: dict[int, Any]) -> None:
-        """A bucket of the last grain is there; its memory may be used again behind it, the rest is beside the step."""
+        """Copy a bucket of the last grain to its row, so that its memory is free, and reduce it on the side stream."""
         last, (a, b) = self.grains.own[-1], self.buckets.cuts[number : number + 2]
         self.fill(last, grads, self.buckets.groups[number])
         with self.beside():
@@ -98,7 +98,7 @@ class DeviceExchange:
         self.started += 1
 
     def beside(self) -> Any:
-        """The side stream, forked; of a process that is alone the current one."""
+        """Return the side stream as a context, forked from the current stream; a single process stays on its stream."""
         if self.world.size == 1:
             return nullcontext()
         self.world.side.fork()
@@ -127,7 +127,7 @@ class DeviceExchange:
             self.capture(section)
 
     def capture(self, section: Any) -> None:
-        """Capture a section, as all processes do; if one of them cannot, none of them has a graph."""
+        """Capture a section together with all ranks; if one of them cannot, no rank keeps a graph."""
         started = self.started
         with self.world.capturing(section) as capture:
             section.capture()
@@ -137,11 +137,11 @@ class DeviceExchange:
         section.version = self.version
 
     def agreed(self, number: int) -> list[int]:
-        """The numbers that all processes give."""
+        """Return the numbers that all ranks pass."""
         return [number] if self.world.size == 1 else self.world.agree(STEP, number)
 
     def share(self, reached: Any) -> None:
-        """Leave the sum of all grains' gradients in the parameters that any of them reaches."""
+        """Set the gradients of the reached parameters to the sum over all grains, all others to None."""
         for param, view, isReached in zip(self.params, self.views[0], reached):
             if not isReached:
                 param.grad = None
@@ -149,7 +149,7 @@ class DeviceExchange:
                 param.grad = view.astype(param.dtype)
             else:
                 param.grad[...] = view
-                param.grad = param.grad  # another version
+                param.grad = param.grad  # increments the version
 
 
 def exchangeFor(trainer: Any, grains: Grains, params: list[Param]) -> Any:

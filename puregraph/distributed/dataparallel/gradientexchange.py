@@ -1,4 +1,4 @@
-"""GradientExchange: the gradients of all grains, added up, and exchanged while backward still runs."""
+"""GradientExchange: sum the gradients of all grains, and exchange them while backward still runs."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from puregraph.distributed.worlds.countingworld import CountingWorld
 
 
 class GradientExchange:
-    """The sum over all grains of the gradients of parameters, in one row in the order in which backward makes them.
+    """The sum of all grains' parameter gradients, in one row in the order in which backward computes them.
 
-    While a compiled step computes the last gradients of this process, it starts a bucket as soon as all of its own are
-    there; of a step that is not compiled, or on a GPU, all buckets start behind it. With `shard` only the pieces of a
-    bucket go to the processes that update them, and gradients of steps are handed over bucket by bucket, so that there
-    is no array of all of them unless a process adds up several grains, or batches.
+    While a compiled step computes the last gradients of this process, it starts each bucket as soon as its gradients
+    are computed. After an eager step, or on a GPU, all buckets start after the step. With `shard`, each process gets
+    only the shard of a bucket that it updates, and steps hand gradients over bucket by bucket; so there is no array of
+    all gradients, unless a process sums several grains or batches.
 
-    `params`, `spans`  the parameters in this order, and which elements of the row each has
-    `isPassing`        whether gradients are handed over, and are in no `Param.grad`
+    `params`, `spans`  the parameters in this order, and the range of elements of each in the row
+    `isPassing`        True if gradients are handed over in buckets, and not stored in `Param.grad`
     """
 
     def __init__(self, trainer: Any, grains: Grains, params: list[Param]):
@@ -40,7 +40,7 @@ class GradientExchange:
         buckets, before = GradientBuckets(self.params, dtype.itemsize, BLOCK), trainer.objective.buckets
         buckets.isPassing = self.isPassing
         if before is not None and before.isLike(buckets):
-            buckets = before  # programs have it
+            buckets = before  # compiled programs refer to it
         self.buckets, self.spans = buckets, buckets.spans
         names = {id(param): path for path, param in trainer.net.params.items()}
         labels = [f"bucket {n + 1}: {names.get(id(self.params[g[-1]]))}" for n, g in enumerate(buckets.groups) if g]
@@ -66,7 +66,7 @@ class GradientExchange:
         return Sharding(world, rows, offsets, self.buckets.cuts[-1])
 
     def add(self, learn: Callable[[int], list[Any] | None]) -> None:
-        """Add up the gradients that `learn` gives of each grain of this process, or hands over itself."""
+        """Sum the gradients that `learn(grain)` returns for this process's grains; None if it has handed them over."""
 
         def leaf(grain: int, into: BucketRow) -> None:
             self.into = into
@@ -93,8 +93,9 @@ class GradientExchange:
 
     @contextmanager
     def leaving(self, grain: int, isFirst: bool, isLast: bool) -> Iterator[None]:
-        """Within it a step runs, which is the first or the last one of a grain: its gradients leave it in buckets, if
-        they are handed over, or are the last that this process computes.
+        """Let the step inside the block hand its gradients over in buckets, with `isPassing` or as this process's last.
+
+        `isFirst`, `isLast`  True if it is the first or last step of the grain
         """
         isEnd = isLast and grain == self.grains.own[-1]
         self.reached -= self.reached if isFirst else set()
@@ -107,7 +108,7 @@ class GradientExchange:
             self.buckets.start = None
 
     def take(self, number: int, grads: dict[int, Any], isFirst: bool, isEnd: bool) -> None:
-        """A bucket of a step is there."""
+        """Take over a bucket of gradients from a step."""
         self.fill(number, grads, self.isPassing and not isFirst)
         self.reached |= {index for index, grad in grads.items() if grad is not None}
         self.handed += 1
@@ -115,9 +116,9 @@ class GradientExchange:
             self.tree.start()
 
     def collect(self, isFirst: bool) -> list[bool]:
-        """After a step: which parameters the steps of this grain have reached so far.
+        """Return, for each parameter, True if the steps of this grain have given it a gradient so far.
 
-        Of a step that is not compiled, and hands nothing over, gradients are taken from `Param.grad`.
+        The gradients of an eager step, which hands none over, are taken from `Param.grad`.
         """
         if not self.isPassing:
             return [param.grad is not None for param in self.params]
@@ -131,7 +132,7 @@ class GradientExchange:
         return [index in self.reached for index in range(len(self.params))]
 
     def share(self, reached: Any) -> None:
-        """Leave the sum of all grains' gradients in the parameters that any of them reaches."""
+        """Set the gradients of the reached parameters to the sum over all grains, all others to None."""
         for number, group in enumerate(self.buckets.groups):
             total, first = self.tree.total[number], self.buckets.cuts[number]
             for index in group:
@@ -148,7 +149,7 @@ class GradientExchange:
             param.grad = device.toDevice(grad.copy())
         else:
             param.grad[...] = device.toDevice(grad) if device.isDeviceArray(param.grad) else grad
-            param.grad = param.grad  # a new version
+            param.grad = param.grad  # increments the version
 
 
 def predicted(size: int, sums: int, shares: bool, nbytes: int) -> tuple[str, float]:

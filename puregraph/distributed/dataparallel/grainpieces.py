@@ -1,4 +1,4 @@
-"""GrainPieces: the passes of one grain in compiled pieces, cut where all grains are added up before any goes on."""
+"""GrainPieces: forward and backward of one grain in compiled pieces, cut at sums over all grains."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from puregraph.graph.steps import GraphStep
 
 
 class GrainPieces:
-    """Forward and backward of a graph for grains of one shape, in pieces; steps that `isMet` names are left to others.
+    """Forward and backward of a graph in compiled pieces, for grains of one shape; the steps of `isMet` stay outside.
 
-    `passes`  the pieces of both, in an order that is the same for all shapes
+    `passes`  the pieces of both passes, in the same order for all shapes
     """
 
     def __init__(
@@ -30,15 +30,15 @@ class GrainPieces:
 
     @property
     def passes(self) -> tuple[list[Subgraph], list[Subgraph]]:
-        """The pieces of forward and of backward."""
+        """Return the pieces of the forward pass, and of the backward pass."""
         return self.partitioned.forward, self.partitioned.backwards
 
     def refresh(self) -> None:
-        """Make them anew if other parameters are trained now."""
+        """Rebuild the backward pieces if other parameters are trained now."""
         self.partitioned.update(self.partitioned.backwardGraph())
 
     def reads(self, number: int, stored: Any) -> bool:
-        """True if programs alone read a parameter, and no step outside of them needs it."""
+        """True if only compiled pieces read a parameter, and no step outside of them."""
         return self.partitioned.has(stored) and number not in self.met
 
     def run(self, piece: Subgraph, values: list[Any], states: dict[int, Any]) -> None:

@@ -1,4 +1,4 @@
-"""LockedPass: a forward pass of several grains at once, which goes back later."""
+"""LockedPass: the state of a forward pass of several grains, kept for its backward pass."""
 
 from __future__ import annotations
 

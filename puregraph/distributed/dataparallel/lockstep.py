@@ -115,7 +115,7 @@ class LockStep:
         return {grain: back.collected(values) for grain, values in backs.items()}
 
     def takeSteps(self, steps: Steps, passes: dict[int, list[Any]]) -> None:
-        """All rules of a list of steps, for all grains."""
+        """Run a list of steps, each for all grains before the next."""
         for step in steps.items:
             self.takeStep(step, passes)
 
@@ -205,7 +205,7 @@ def isMet(step: Any) -> bool:
 
 
 def metIn(piece: Any) -> Any:
-    """The step of a piece that takes sums over all grains; None if there is none."""
+    """Return the step of a piece that sums over all grains; None if there is none."""
     step = piece.partition.items[0]
     return step if piece.partition.isOpen and isMet(step) else None
 

@@ -24,20 +24,20 @@ from puregraph.distributed.worlds.mesh import meshFor
 from puregraph.graph import Graph
 from puregraph.modules.costs.counted import countedIn
 
-APART = 40  # bits between the counters of random numbers of two grains: more than a run ever draws
+APART = 40  # the random counters of two grains are 2^40 apart: more numbers than a run ever draws
 
 
 class SharedStep:
-    """Forward and backward of this process's grains, the exchange, and the update, which is the same everywhere.
+    """Forward and backward of this process's grains, the all-reduce, and the update, which is equal on all ranks.
 
-    Every grain starts from the running statistics that there were before the step; the new ones are the means of what
-    the grains make of them, weighted by their samples. Counters of random numbers are apart by grain. Costs, metrics
-    and statistics of all grains are exchanged as one array with a row for each; so all processes know alike whether a
-    cost is finite, and whether one of them was asked to stop.
+    Every grain starts from the running statistics before the step; the new ones are the mean of the grains' results,
+    weighted by their samples. Each grain has its own range of random counters. Costs, metrics and statistics of all
+    grains are all-gathered as one array with a row for each grain, so that all ranks agree if a cost is not finite, or
+    if one of them was asked to stop.
 
     `mesh`              the ranks; those of its data axis, `world`, divide the grains
-    `net`, `objective`  what this rank computes of the trainer's
-    `params`            the parameters of that which are trained, in the order of their gradients
+    `net`, `objective`  the trainer's, or this rank's part of them
+    `params`            the trained parameters of `net`, in the order of their gradients
     """
 
     def __init__(self, trainer: Any):
@@ -50,7 +50,7 @@ class SharedStep:
         self.begin()
 
     def begin(self) -> None:
-        """Prepare what is known before the first batch."""
+        """Prepare the step, as far as possible before the first batch."""
         self.setup(self.trainer.net, self.trainer.objective)
 
     def setup(self, net: Graph, objective: Any) -> None:
@@ -91,12 +91,12 @@ class SharedStep:
                 metric.restore(saved)
         self.gatherRows()
         whole = float(self.column("counted").sum())
-        if whole not in (0.0, self.size):  # gradients were computed as if it were the size
+        if whole not in (0.0, self.size):  # each gradient was divided by the size
             self.multiply(self.size / whole)
         self.norm = self.measured() if trainer.optimizer.needsNorm else None
 
     def setupGradients(self) -> list[Any]:
-        """Prepare the exchange of gradients; the parameters in the order in which these are made."""
+        """Prepare the exchange of gradients. Returns the parameters in the order of their gradients."""
         self.gradients = exchangeFor(self, self.grains, [slot.param for slot in self.slots])
         if self.gradients.isPassing:
             refuseUpdate(self.trainer.optimizer, f"shard={self.shard!r}")
@@ -110,18 +110,18 @@ class SharedStep:
         self.gradients.tree.multiply(factor)
 
     def measured(self) -> float | None:
-        """The norm of all gradients, unless each process finds it for itself."""
+        """Return the norm of all gradients; None if each process computes it by itself."""
         if self.sharded is not None:
             return self.sharded.sharding.norm(self.rowSums())
         tree = self.gradients.tree
         return None if isOnDevice(self.params[0]) else treeNorm(self.world, tree.runs, tree.pieces)
 
     def source(self, param: Param) -> Param:
-        """The trainer's parameter that one of `params` is, or is a part of."""
+        """Return the trainer's parameter for one of `params`, which may be a part of it."""
         return param
 
     def rowSums(self) -> Sums:
-        """This rank's parts of the rows of all gradients, for its shards."""
+        """Return the summed gradients of this rank's shards, by row."""
         return self.gradients.tree.pieces
 
     def gatherRows(self) -> None:
@@ -130,18 +130,18 @@ class SharedStep:
         self.world.allGather(self.rows.reshape(-1), [rowSize * bound for bound in self.grains.bounds])
 
     def gatherWeights(self) -> None:
-        """Have all weights here, before anybody looks at the network: they are, after each step."""
+        """All-gather the weights before the network is read: nothing to do here, every rank has all of them."""
 
     # This process's grains ------------------------------------------------------------------------------------------
 
     def learnAll(self) -> None:
-        """Add up the gradients of this process's grains, and have them exchanged."""
+        """Sum the gradients of this process's grains, and exchange the sums."""
         if self.lockstep is not None:
             self.learnTogether(self.lockstep)
         self.gradients.add(self.learn if self.lockstep is None else self.learntTogether)
 
     def learn(self, grain: int) -> list[Any] | None:
-        """The gradients of one grain, of all batches of the step; None if they were handed over."""
+        """Return the gradients of one grain, over all batches of the step; None if they were handed over in buckets."""
         parts = {n: part for n, batch in enumerate(self.group) if (part := self.partOf(batch, grain)).size}
         first, last = min(parts, default=0), max(parts, default=0)
         for number, part in parts.items():
@@ -180,7 +180,7 @@ class SharedStep:
                 self.addRow(parts[grain], grain, number, cost, shown, reached)
 
     def learntTogether(self, grain: int) -> list[Any]:
-        """The gradients of one grain that was run in lockstep with the others."""
+        """Return the gradients of one grain that was run in lockstep with the others."""
         self.column("stop")[grain] = self.trainer.interrupt.asked
         return [self.sums.pop((grain, id(param)), None) for param in self.params]
 
@@ -189,7 +189,7 @@ class SharedStep:
         return number * self.grains.count + grain << APART
 
     def learnPart(self, part: Batch, grain: int, number: int, isFirst: bool) -> None:
-        """The gradients of a grain of one batch, left in the parameters, and its row."""
+        """Run a grain of one batch forward and backward, which sets parameter gradients and the grain's row."""
         trainer, objective = self.trainer, self.objective
         self.setStates(self.apartOf(grain, number))
         slots = {metric.which for metric in trainer.metrics}
@@ -203,7 +203,7 @@ class SharedStep:
         self.addRow(part, grain, number, cost, outputs, self.gradients.collect(isFirst))
 
     def shareOf(self, part: Batch) -> float:
-        """The share of a part in the mean over the step, which is right but for a factor that all parts have."""
+        """Return the weight of a part in the mean over the step, up to a factor common to all parts."""
         return self.countedIn(part) / self.size
 
     def countedIn(self, part: Batch) -> float:
@@ -211,19 +211,19 @@ class SharedStep:
         return float(countedIn(self.trainer.cost, part.target[0] if part.target else None, part.size))
 
     def addRow(self, part: Batch, grain: int, number: int, cost: Any, outputs: list[Any], reached: list[bool]) -> None:
-        """Fill the row of a grain of one batch, which has changed the states."""
+        """Fill the row of a grain of one batch, with the states that it has changed."""
         for counter in self.counters:
             counter.materialize()[...] -= self.apartOf(grain, number)
         row = {**costRow(self, part, cost, outputs), **stateRow(self.states, self.before), "reached": reached}
         self.fillRow(row, grain, number)
 
     def fillRow(self, row: dict[str, Any], grain: int, number: int) -> None:
-        """Note this of a grain of one batch."""
+        """Write named values to the row of a grain of one batch."""
         for name, value in row.items():
             self.column(name)[grain, number] = np.asarray(value, np.float64)
 
     def setStates(self, apart: int = 0) -> None:
-        """Set all states to what they were before the step, and counters of random numbers apart."""
+        """Reset all states to those before the step, and offset the random counters by `apart`."""
         for path, state in self.states.items():
             state.materialize()[...] = self.before[path]
             state.bumpVersion()
@@ -238,9 +238,9 @@ class SharedStep:
         return self.rows[..., span].reshape(*self.rows.shape[:2], *shape)
 
     def finish(self, locations: list[str]) -> None:
-        """Count costs and metrics, and set states, from the rows of all grains; then update.
+        """Add costs and metrics, and set states, from the rows of all grains; then update.
 
-        Raises    NotFiniteError if the cost of any grain is not finite, on all processes
+        Raises    NotFiniteError, on all ranks, if the cost of any grain is not finite
         """
         trainer = self.trainer
         trainer.interrupt.agreed = bool(self.column("stop").any())
@@ -262,9 +262,9 @@ class SharedStep:
         self.update()
 
     def setState(self, path: str, state: Any, taken: list[tuple[int, int, int]]) -> None:
-        """The value of a state after the step: the mean over all grains, or what all of them have counted.
+        """Set a state after the step: floats to the mean over all grains, integers by the change that all grains made.
 
-        Raises    DataError for a whole number that grains change in different ways
+        Raises    DataError if grains change an integer by different amounts
         """
         column, array = self.column(f"state {path}"), state.materialize()
         if state.dtype.kind == "f":
@@ -281,13 +281,13 @@ class SharedStep:
         state.bumpVersion()
 
     def update(self) -> None:
-        """The update, with the sum of all grains' gradients, or this process's piece of it."""
+        """Update with the sum of all grains' gradients, or with this rank's shard of it."""
         optimizer = self.trainer.optimizer
         reached: Any = self.column("reached").any((0, 1))
         optimizer.measured = self.norm
         try:
             if self.sharded is not None:
-                optimizer.zeroGradParams()  # what is there is of this process's grains alone
+                optimizer.zeroGradParams()  # these gradients are of this process's grains alone
                 params = [self.source(param) for param, isReached in zip(self.params, reached) if isReached]
                 self.sharded.run(self.rowSums(), set(map(id, params)))
             else:
@@ -357,7 +357,7 @@ class Columns:
             self.add(name, shape)
 
     def add(self, name: str, shape: tuple[int, ...]) -> None:
-        """Values of another name behind the others."""
+        """Append a named column of this shape."""
         begin, self.length = self.length, self.length + int(np.prod(shape))
         self.spans[name] = slice(begin, self.length), shape
 

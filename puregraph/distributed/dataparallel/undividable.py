@@ -10,7 +10,7 @@ from puregraph.distributed.sharding.sharding import isOnDevice
 
 
 def refuseUndividable(trainer: Any, label: str, parts: str) -> None:
-    """Refuse what no process can do for its `parts` of a network alone; `label` is the setting that divides it.
+    """Refuse a trainer that cannot train `parts` of a network separately; `label` is the setting that divides it.
 
     Raises    DataError
     """
@@ -25,7 +25,7 @@ def refuseUndividable(trainer: Any, label: str, parts: str) -> None:
 
 
 def refuseUpdate(optimizer: Any, label: str) -> None:
-    """Refuse an optimizer that cannot update some elements alone.
+    """Refuse an optimizer that cannot update some elements without the others.
 
     Raises    DataError
     """
