@@ -26,14 +26,14 @@ from puregraph.distributed.worlds.world import BEGUN, LASTWORDS
 from puregraph.graph.analysis.summary import bytesText
 from puregraph.ops.native.threads.numthreads import cores
 
-ABORTED = re.compile(rb"Abort\(\d+\) on node .*")  # what MPICH writes then
-LOST = re.compile(rb"NBC_Progress: an error \d+ was found .*\n")  # what Open MPI says then, though others go on
-RULE = re.compile(rb"[=-]{60,}\s*$")  # how the notes begin that mpiexec writes when a process is gone
-HYDRA = re.compile(rb"\[(mpiexec|proxy:\S+)@\S+\] .*\s*")  # what MPICH's mpiexec says of its own troubles
-UNREACHED = b"Launch proxy failed"  # ... if it cannot start anything on a machine
-BEGINNING = 5  # times the patience that processes have to begin: on a cluster, all read Python's files from one disk
-SHARED = "/dev/shm"  # where Linux has shared memory
-LATE = 75  # the exit code if they have not
+ABORTED = re.compile(rb"Abort\(\d+\) on node .*")  # what MPICH prints when a process aborts
+LOST = re.compile(rb"NBC_Progress: an error \d+ was found .*\n")  # what Open MPI prints when a process is lost
+RULE = re.compile(rb"[=-]{60,}\s*$")  # the first line of mpiexec's notes about an ended process
+HYDRA = re.compile(rb"\[(mpiexec|proxy:\S+)@\S+\] .*\s*")  # internal errors of MPICH's mpiexec
+UNREACHED = b"Launch proxy failed"  # in such an error, if a machine cannot be reached
+BEGINNING = 5  # startup timeout by patience: the processes of a cluster may read Python's files from one disk
+SHARED = "/dev/shm"  # shared memory on Linux
+LATE = 75  # the exit code after a startup timeout
 HOSTS = re.compile(r"[^\s:,]+:\d+(,[^\s:,]+:\d+)*")
 
 
@@ -90,7 +90,7 @@ def processesOf(options: Any) -> tuple[int, str | None]:
 
 
 def commandOf(count: int, hosts: str | None, arguments: list[str], ulfm: bool = False) -> list[str]:
-    """The command that starts n processes of a script; with `ulfm` those that are left go on when one is lost.
+    """Return the command that starts n processes of a script; with `ulfm`, the others survive a lost process.
 
     Raises    PuregraphError if there is no mpiexec, or not the one that can do that
     """
@@ -107,7 +107,7 @@ def commandOf(count: int, hosts: str | None, arguments: list[str], ulfm: bool = 
         placed = ["--bind-to", "none", "--map-by", ":OVERSUBSCRIBE"]
         root = ["--allow-run-as-root"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
         placed += ["--with-ft", "ulfm"] if ulfm else []
-        placed += ["--mca", "osc", "^ucx"] if isLocal else []  # whose windows complain where no network is UCX's
+        placed += ["--mca", "osc", "^ucx"] if isLocal else []  # UCX windows print warnings without a UCX network
         return [str(mpiexec), *root, *placed, *([] if isLocal else ["--host", str(hosts)]), "-n", str(count), *command]
     bound = ["-bind-to", f"core:{share}"] if share else []
     return [str(mpiexec), *([] if isLocal else ["-hosts", str(hosts)]), *bound, "-n", str(count), *command]
@@ -133,7 +133,7 @@ def isOpenMpi(mpiexec: Path) -> bool:
 
 
 class LaunchedRun:
-    """Processes that mpiexec has started: passes on what they print, asks them to stop, says why they ended."""
+    """Processes that mpiexec has started: prints their output, asks them to stop, and reports why they ended."""
 
     def __init__(
         self,
@@ -144,18 +144,18 @@ class LaunchedRun:
         survives: bool = False,
     ):
         self.process, self.folder, self.count, self.patience = process, Path(folder), count, patience
-        self.survives = survives  # processes that are left go on
+        self.survives = survives  # the other processes continue after a loss
         self.beginning = threading.Timer(threading.TIMEOUT_MAX if patience is None else patience, self.giveUp)
         self.asked = self.isLate = self.isHushed = False
-        self.notes: list[bytes] = []  # of mpiexec's own
-        self.troubles: list[bytes] = []  # that it has itself
-        self.memory: set[str] = set()  # how the names of files begin over which MPI exchanges, and that it may leave
-        self.left: list[int] = []  # which have not finished a run of which mpiexec says that it has ended well
+        self.notes: list[bytes] = []  # mpiexec's notes about ended processes
+        self.troubles: list[bytes] = []  # mpiexec's internal errors
+        self.memory: set[str] = set()  # prefixes of shared-memory files that MPI may leave behind
+        self.left: list[int] = []  # ranks that did not finish, although mpiexec exited with 0
         self.gone: list[int] = []  # ranks that exited first; several if their order is unknown
 
     def wait(self) -> int:
         """Wait for all processes to end, and return the exit code."""
-        isMain = threading.current_thread() is threading.main_thread()  # others get no signals
+        isMain = threading.current_thread() is threading.main_thread()  # only the main thread gets signals
         asking = (signal.SIGINT, signal.SIGTERM) if isMain else ()
         before = {number: signal.signal(number, self.stop) for number in asking}
         watch = threading.Thread(target=self.watch, daemon=True)
@@ -180,7 +180,7 @@ class LaunchedRun:
 
     def passOn(self, line: bytes) -> None:
         """Print a line, unless mpiexec has written it because a process is gone."""
-        if BEGUN in line:  # behind what another process has printed without an end of its line
+        if BEGUN in line:  # may follow another process's output without a newline
             self.beginning.cancel()
             line = line.replace(BEGUN, b"")
         if HYDRA.fullmatch(line):
@@ -198,7 +198,7 @@ class LaunchedRun:
             sys.stdout.buffer.flush()
 
     def stop(self, number: int, frame: Any) -> None:
-        """Ask for an end after the step that is under way; who asks twice does not wait for that."""
+        """Ask the processes to stop after the current step; SIGTERM or a second Ctrl-C ends them at once."""
         gone = endedIn(self.folder)
         living = [pid for rank, pid in sorted(ranksIn(self.folder).items()) if rank not in gone]
         if number == signal.SIGINT and not self.asked and living:
@@ -208,26 +208,26 @@ class LaunchedRun:
             self.process.terminate()
 
     def giveUp(self) -> None:
-        """End a run that does not begin: MPICH's mpiexec waits for ever if one ends before MPI knows it."""
+        """End a run that does not start: MPICH's mpiexec waits forever if a process ends before MPI_Init."""
         self.isLate = True
         self.process.kill()
 
     def watch(self) -> None:
-        """Note which processes have ended first: mpiexec, which ends the others, may name any of them."""
+        """Note which processes ended first. mpiexec ends the others then, and may report any of them."""
         if not hasattr(os, "pidfd_open"):
             return
         known: dict[int, int] = {}
         poll = select.poll()
         isOver = False
         while not self.gone and not isOver:
-            isOver = self.process.poll() is not None  # asked first: the last look then comes after the end of all
+            isOver = self.process.poll() is not None  # before `follow`: it runs once more after the end
             if self.follow(known, poll) or poll.poll(0 if isOver else 20):
                 self.gone = endedIn(self.folder)
         for descriptor in known.values():
             os.close(descriptor)
 
     def follow(self, known: dict[int, int], poll: select.poll) -> bool:
-        """Let poll see the end of each process that has begun: `known` has their descriptors; whether one has ended."""
+        """Register started processes with `poll`, their descriptors in `known`. Returns True if one has ended."""
         for rank, pid in ranksIn(self.folder).items() if len(known) < self.count else ():
             if rank not in known:
                 self.memory |= mpichFilesOf(pid)
@@ -239,7 +239,7 @@ class LaunchedRun:
         return False
 
     def tellEnd(self, code: int) -> None:
-        """Say why the run ended, or let mpiexec say it."""
+        """Print why the run ended, or mpiexec's own notes if it is unknown."""
         reason = self.reason(code)
         if reason:
             print(reason, file=sys.stderr)
@@ -248,7 +248,7 @@ class LaunchedRun:
             sys.stdout.buffer.flush()
 
     def reason(self, code: int) -> str:
-        """Why the run ended: the last words of a process, or which was killed; nothing where only mpiexec knows."""
+        """Return why the run ended: a process's last words, or the killed ranks; empty if only mpiexec knows."""
         words = self.folder / LASTWORDS
         if words.exists():
             return words.read_text(encoding="utf-8").rstrip()
@@ -272,7 +272,7 @@ class LaunchedRun:
 
 
 def sharedMemory() -> str:
-    """Explain why that happens, with the sizes of shared memory."""
+    """Explain a bus error, with the size of shared memory and its free bytes."""
     why = "as happens when shared memory is full, over which processes of one machine exchange"
     try:
         stats = os.statvfs(SHARED)

@@ -1,8 +1,8 @@
-"""Rank file: the number of a process, in a file that it locks while it lives, so that its launcher knows who has ended.
+"""Rank file: the process id of a rank, in a file that it locks while it lives, so that the launcher sees it end.
 
-When a process ends, Linux gives back its locks before it closes its connection to mpiexec, which then ends the others:
-who was killed is never found alive once another is dead because of it. The end that `pidfd_open` reports comes later,
-with the last thread, and often after that of the others.
+When a process ends, Linux releases its locks before it closes its connection to mpiexec, which then ends the others.
+So the lock of the first to end is always free before mpiexec ends another. `pidfd_open` reports the end only with
+the last thread, often after the end of other processes.
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ FINISHED = "finished-"
 
 
 def writeRankFile(folder: str, rank: int) -> int:
-    """Leave the number of this process in a folder; the descriptor, which holds the lock until the process ends."""
+    """Write this process's id to a folder. Returns the descriptor, which holds the lock until the process ends."""
     descriptor = os.open(os.path.join(folder, f"{PREFIX}{rank}"), os.O_RDWR | os.O_CREAT, 0o600)
     if fcntl is not None:
-        with suppress(OSError):  # a file system without locks: the launcher then names all as ended
+        with suppress(OSError):  # a file system without locks: the launcher then reports all as ended
             fcntl.lockf(descriptor, fcntl.LOCK_EX)
-    os.write(descriptor, str(os.getpid()).encode())  # after the lock: whoever can read the number finds the lock taken
+    os.write(descriptor, str(os.getpid()).encode())  # after the lock, so that a readable id is locked
     return descriptor
 
 
 def finish(folder: str, rank: int) -> None:
-    """Note that a process has come to its end as all others have."""
-    with suppress(OSError):  # the launcher is gone, and nobody asks
+    """Note that a process has finished normally."""
+    with suppress(OSError):  # the launcher is gone, with its folder
         Path(folder, f"{FINISHED}{rank}").touch()
 
 
 def unfinishedIn(folder: Path) -> list[int]:
-    """The ranks that have left a number in a folder, and have not come to their end."""
+    """Return the ranks in a folder that have not finished normally."""
     return sorted(rank for rank in ranksIn(folder) if not (folder / f"{FINISHED}{rank}").exists())
 
 
 def ranksIn(folder: Path) -> dict[int, int]:
-    """Return the number that each process has left in a folder, by rank."""
+    """Return the process ids in a folder, by rank."""
     numbers = {}
     for path in folder.glob(f"{PREFIX}*"):
         with suppress(OSError, ValueError):
@@ -51,7 +51,7 @@ def ranksIn(folder: Path) -> dict[int, int]:
 
 
 def endedIn(folder: Path) -> list[int]:
-    """The ranks that have left a number in a folder, and live no more."""
+    """Return the ranks in a folder whose processes have ended."""
     return sorted(rank for rank in ranksIn(folder) if isFree(folder / f"{PREFIX}{rank}"))
 
 

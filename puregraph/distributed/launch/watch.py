@@ -10,16 +10,16 @@ import numpy as np
 
 from puregraph.distributed.worlds.world import LASTWORDS
 
-LOOK = 0.2  # seconds between two looks
-SILENT = 10  # looks without a word after which a process counts as silent
-WATCHERS = 2  # processes that hear from all others: a second one, because the first may be the one that is stopped
-UNSENT = 8  # reports on their way to one process: who is stopped takes nothing
-BYTES = 160  # of a report: two numbers, then what the process is about
-CODE = 75  # with which the run ends
+LOOK = 0.2  # seconds between two checks
+SILENT = 10  # checks without a report after which a process counts as silent
+WATCHERS = 2  # processes that receive all reports: two, because the first may be the one that hangs
+UNSENT = 8  # pending reports to one process, which receives none if it hangs
+BYTES = 160  # of a packed report: numbers, then the label
+CODE = 75  # the exit code of an aborted run
 
 
 class Report(NamedTuple):
-    """The last report of a process: its finished collectives, whether it waits in the next one, a label, and when.
+    """The last report of a process: finished collectives, True if it waits in the next one, its label, and the time.
     `moved` counts exchanges with only some of the others."""
 
     done: int
@@ -30,9 +30,9 @@ class Report(NamedTuple):
 
 
 class Watch:
-    """A thread that reports to the watchers on a communicator of its own; a watcher reports to all, and looks.
+    """A thread that reports to the watchers on its own communicator; a watcher reports to all, and checks all reports.
 
-    If a process has waited for `patience` seconds in a collective, those are late that have not come to it. Watchers
+    If a process has waited for `patience` seconds in a collective, those that have not entered it are late. Watchers
     are the first two processes; if all of them are silent, the next two are watchers as well.
     """
 
@@ -43,7 +43,7 @@ class Watch:
         self.unsent: dict[int, list[tuple[Any, np.ndarray]]] = {}
         now = time.monotonic()
         self.reports = [Report(0, False, "", now) for _ in range(world.size)]
-        self.since = [now] * world.size  # when each has begun to wait
+        self.since = [now] * world.size  # since when each process waits
         self.ended = threading.Event()
         self.thread = threading.Thread(target=self.loop, name="puregraph watch", daemon=True)
         self.thread.start()
@@ -85,18 +85,18 @@ class Watch:
             return []
         begin = len(self.watchers)
         nextWatchers = list(range(begin, min(begin + WATCHERS, self.world.size)))
-        for r in nextWatchers:  # their silence counts from now on
+        for r in nextWatchers:  # count their silence from now on
             self.reports[r] = self.reports[r]._replace(heard=now)
         return nextWatchers
 
     def own(self) -> Report:
-        """The report of this process."""
+        """Return the report of this process."""
         world = self.world
         label = ", ".join(filter(None, (world.label, world.bucket)))
         return Report(world.done, world.waiting is not None, label, time.monotonic(), world.exchanged)
 
     def listen(self) -> None:
-        """Take what others have reported."""
+        """Receive the reports of other processes."""
         status = self.world.MPI.Status()
         data = np.empty(BYTES, np.uint8)
         while self.comm.Iprobe(status=status):
@@ -117,13 +117,13 @@ class Watch:
         if waited[rank] < self.patience:
             return
         late = self.late(rank, now)
-        if not late:  # those that came first have waited for the last, and only since then for a connection
+        if not late:  # all wait: the connection counts as cut since the last one entered
             rank = min(range(len(waited)), key=lambda r: waited[r])
         if waited[rank] >= self.patience:
             self.end(rank, waited[rank], late)
 
     def late(self, rank: int, now: float) -> list[str]:
-        """The processes that have not come to the collective in which this one waits, and what they do."""
+        """Describe the processes that have not entered the collective in which `rank` waits."""
         at = self.reports[rank]
         return [
             f"rank {r} {about(report, now)}"
@@ -132,7 +132,7 @@ class Watch:
         ]
 
     def end(self, rank: int, waited: float, late: list[str]) -> None:
-        """Say who is late, and end all processes."""
+        """Report the late processes, and end all."""
         at = self.reports[rank]
         where = f"rank {rank} of {self.world.size} has waited {waited:.1f} s in collective {at.done + 1}{inside(at)}"
         who = "; ".join(late) or "all others wait there too: a connection may be cut"
@@ -148,7 +148,7 @@ class Watch:
         self.thread.join()
 
     def close(self) -> None:
-        """End the thread; all processes call it, and whatever is still on its way is taken."""
+        """End the thread, and receive the reports still in transit. All processes call it."""
         self.drop()
         self.world.barrier()
         self.listen()

@@ -1,4 +1,4 @@
-"""DeviceProgress: which exchanges between GPUs are under way, so that a thread can see one that does not end."""
+"""DeviceProgress: the running exchanges between GPUs, so that a watchdog can see one that hangs."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from puregraph.compile.gpu.runtime.capture import CAPTURING
 
 
 class DeviceProgress:
-    """Exchanges in their order, each with an event behind it.
+    """Exchanges in order, each with an event recorded after it.
 
-    `done`  how many are over
+    `done`  the number of finished exchanges
     """
 
     def __init__(self) -> None:
         self.done = 0
-        self.open: deque[list[Any]] = deque()  # since when each is the first of them or was begun, and its event
+        self.open: deque[list[Any]] = deque()  # since when each runs, and its event
 
     @contextmanager
     def noting(self, stream: Any = None) -> Iterator[None]:
         """Note the work put on a stream inside the block, by default the current one, as an exchange."""
         cuda, entry = sys.modules["cupy"].cuda, [time.monotonic(), None]
-        self.open.append(entry)  # before: the call itself may wait for other processes
+        self.open.append(entry)  # before the call, which itself may wait for other processes
         yield
         event = cuda.Event(disable_timing=True)
         event.record(stream or cuda.get_current_stream())
         entry[1] = event
 
     def since(self) -> float | None:
-        """Since when the first exchange is under way that is not over; None: there is none, or a stream captures."""
+        """Return since when the oldest unfinished exchange runs; None if there is none, or while a stream captures."""
         if not CAPTURING.acquire(blocking=False):
             return None
         try:

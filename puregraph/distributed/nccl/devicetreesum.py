@@ -1,4 +1,4 @@
-"""DeviceTreeSum: the sum of all grains on GPUs, in the shape of the tree that a TreeSum has on the host."""
+"""DeviceTreeSum: the sum of all grains on GPUs, in the tree order of TreeSum."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class DeviceTreeSum:
         self.merges[end - 1].append((self.height - 1, self.height))
 
     def merge(self, grain: int, begin: int, end: int) -> None:
-        """The row of a grain is there, from `begin` to `end`: add it to what it belongs to."""
+        """Add the elements `begin` to `end` of a grain's row to the subtrees that it completes."""
         for left, right in self.merges[grain]:
             added(self.rows[left][begin:end], self.rows[right][begin:end])
 

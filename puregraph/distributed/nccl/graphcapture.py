@@ -1,4 +1,4 @@
-"""GraphCapture: a time in which all processes capture the same collectives into graphs, or none keeps one."""
+"""GraphCapture: a context in which all processes capture the same collectives into graphs, or none keeps one."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from puregraph.distributed.nccl.agreedcall import BEGINS, ENDS, REFUSED, AgreedC
 
 
 class GraphCapture:
-    """Within it a stream of each process captures collectives of a NcclWorld, which lets go of `holder` before it ends.
+    """A context in which each process captures collectives of a NcclWorld; the world drops `holder` before it closes.
 
-    NCCL wants a graph captured by all processes alike. In the end they compare what each has captured; where one of
-    them cannot, because of an exception or because it says `why`, all have `holder.drop()` let go of the graph.
+    NCCL requires that all processes capture the same calls. At the end they compare them; if one of them failed, with
+    an exception or a reason in `why`, all call `holder.drop()` to drop the graph.
 
-    `calls`  what was captured
-    `why`    why there is no graph
+    `calls`  the captured calls
+    `why`    the reason why there is no graph
 
-    Raises    PuregraphError, on all processes, if one does something else, or has captured other calls
+    Raises    PuregraphError, on all processes, if they have captured different calls, or one does not capture
     """
 
     def __init__(self, world: Any, holder: Any):
@@ -52,7 +52,7 @@ class GraphCapture:
             raise PuregraphError(self.difference(next(r for r in range(world.size) if numbers[r] != numbers[0])))
 
     def difference(self, other: int) -> str:
-        """The first call in which this one and rank 0 differ; all processes ask at once."""
+        """Describe the first captured call in which rank `other` and rank 0 differ. All processes call it."""
         texts = [
             data.decode().split("\n") for data in self.world.gather("\n".join(c.text() for c in self.calls).encode())
         ]

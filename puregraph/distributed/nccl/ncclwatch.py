@@ -1,4 +1,4 @@
-"""NcclWatch: looks at what GPUs exchange, which may wait in a captured graph where no call of the host would see it."""
+"""NcclWatch: a watchdog for exchanges between GPUs, which may hang in a captured graph, unseen by the host."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from puregraph.distributed.worlds.world import LASTWORDS
 
 
 class NcclWatch(Watch):
-    """A Watch whose collectives are the exchanges that a NcclWorld has under way.
+    """A Watch for the running exchanges of a NcclWorld.
 
-    It ends the run if NCCL says that a process is gone, or one is late for longer than the patience: it ends the
-    communicator first, for a GPU that waits within a collective would else not let go of the process.
+    It ends the run if NCCL reports a lost process, or if one is late for longer than the patience. It aborts the
+    communicator first: otherwise a process could not exit while its GPU waits in a collective.
     """
 
     world: Any
 
     def own(self) -> Report:
-        """The report of this process."""
+        """Return the report of this process."""
         world = self.world
         since = world.progress.since()
         try:
@@ -32,7 +32,7 @@ class NcclWatch(Watch):
         return Report(world.progress.done, since is not None, label, time.monotonic())
 
     def lose(self, why: str) -> None:
-        """End all processes: one is gone."""
+        """End all processes, because one is lost."""
         world = self.world
         text = f"puregraph: rank {world.rank} of {world.size} has ended the run: {why}"
         if world.isFirst(LASTWORDS, text) and not world.hasLauncher:

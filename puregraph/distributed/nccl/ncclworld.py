@@ -23,16 +23,16 @@ from puregraph.distributed.worlds.world import OVER, Pending, World
 from puregraph.ops.cuda.libraries.nccl import ncclModule
 from puregraph.ops.cuda.runtime.sidestream import SideStream
 
-IDBYTES = 128  # of the name by which processes find each other
+IDBYTES = 128  # of NCCL's unique id
 SUM, BYTE = 0, 1  # ncclSum, ncclUint8
-SUMMED = {"float16": 6, "float32": 7, "float64": 8, "bfloat16": 9, "int64": 4}  # ncclDataType_t, by number: an older
-# CuPy has no name for ncclBfloat16
+SUMMED = {"float16": 6, "float32": 7, "float64": 8, "bfloat16": 9, "int64": 4}  # ncclDataType_t as numbers, because
+# older versions of CuPy do not name ncclBfloat16
 
 Part = tuple[Any, int]
 
 
 class NcclPending(Pending):
-    """A collective on the side stream. Who waits for it is the current stream; the host goes on."""
+    """A collective on the side stream. `wait` lets the current stream wait for it, not the host."""
 
     def __init__(self, event: Any):
         self.event = event
@@ -45,18 +45,18 @@ class NcclPending(Pending):
 
 
 def forwarded(name: str) -> Any:
-    """An attribute that is the host's."""
+    """Return a property that reads and sets the attribute of `self.host`."""
     return property(lambda self: getattr(self.host, name), lambda self, value: setattr(self.host, name, value))
 
 
 class NcclWorld(World):
-    """The processes of an MpiWorld, which exchange arrays on their GPUs by NCCL, and all others by MPI.
+    """The processes of an MpiWorld, which exchange GPU arrays by NCCL, and host arrays by MPI.
 
-    A collective begins on a stream of its own, behind what the current stream has by then; `wait` has the current
-    stream wait for it. Arrays of a reduction are of float16, float32, float64, bfloat16 or int64. Before each
-    collective that is not part of a captured graph all processes tell each other over MPI what they are about to do.
+    A collective runs on a side stream, after the work that the current stream has by then; `wait` lets the current
+    stream wait for it. Reductions take float16, float32, float64, bfloat16 or int64. Before each collective outside a
+    captured graph, all processes compare over MPI what they are about to call.
 
-    All processes make and close it together. It knows what has graphs with its collectives, and lets go of them first.
+    All processes create and close it together. Before it closes, it drops all graphs that contain its collectives.
 
     Raises    PuregraphError if NCCL cannot connect the processes; from a collective, if processes call different ones,
               or one captures alone
@@ -72,8 +72,8 @@ class NcclWorld(World):
         self.nccl = ncclModule()
         with reporting("NCCL cannot connect the processes"):
             self.communicator = self.nccl.NcclCommunicator(self.size, self.uniqueId(), self.rank)
-        self.holders: WeakSet[Any] = WeakSet()  # of graphs
-        self.capture: GraphCapture | None = None  # that is under way
+        self.holders: WeakSet[Any] = WeakSet()  # of captured graphs
+        self.capture: GraphCapture | None = None  # the current capture
         self.isClosed = False
         self.progress = DeviceProgress()
         self.watch = NcclWatch(self, variable("PATIENCE", PATIENCE))
@@ -83,7 +83,7 @@ class NcclWorld(World):
         """Return the name of the communicator, which the first process makes."""
         message = np.zeros(IDBYTES + 1, np.uint8)
         if self.rank == 0:
-            with suppress(Exception):  # all of them raise below
+            with suppress(Exception):  # all ranks raise below
                 message[:IDBYTES] = np.frombuffer(self.nccl.get_unique_id(), np.uint8)
                 message[IDBYTES] = 1
         self.host.broadcast(message)
@@ -187,7 +187,7 @@ class NcclWorld(World):
         return OVER if array is not None and array.size == 0 else self.put(put)
 
     def put(self, put: Callable[[int], None]) -> Pending:
-        """Put calls of NCCL on the side stream, behind what the current stream has."""
+        """Put calls of NCCL on the side stream, after the work of the current stream."""
         self.side.fork()
         event = sys.modules["cupy"].cuda.Event(disable_timing=True)
         with self.underway(self.side.stream), reporting("NCCL has failed"):
@@ -201,7 +201,7 @@ class NcclWorld(World):
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """Calls of NCCL that it begins together: one that waits for another process does not hold up the next one."""
+        """Group calls of NCCL, so that one that waits for another process does not block the next."""
         self.nccl.groupStart()
         try:
             yield
@@ -211,14 +211,14 @@ class NcclWorld(World):
     # Agreement --------------------------------------------------------------------------------------------------------
 
     def agree(self, own: AgreedCall, number: int = 0) -> list[int]:
-        """The numbers that all processes give, once all are about to do the same.
+        """Return the numbers that all ranks pass, after checking that all are about to make the same call.
 
-        Raises    PuregraphError, on all of them, if they are not; if a stream captures into what this world does not
-                  know; if it is closed
+        Raises    PuregraphError, on all ranks, if they are not; if a stream captures outside `capturing`; in a closed
+                  world
         """
         self.checkUse(own)
         if self.capture is not None:
-            self.capture.calls.append(own)  # they are compared when all have captured
+            self.capture.calls.append(own)  # compared at the end of the capture
             return []
         width = len(own) + 1
         rows = np.zeros((self.size, width), np.int64)
@@ -247,7 +247,7 @@ class NcclWorld(World):
             raise PuregraphError(ours.differs(self.rank, AgreedCall(*theirs.tolist()), other))
 
     def checkUse(self, own: AgreedCall) -> None:
-        """Refuse a call that would wait for ever."""
+        """Refuse a call that would wait forever."""
         if self.isClosed:
             raise PuregraphError(f"{own.text()}: the NCCL communicator of this world is closed, and so are its graphs")
         if self.capture is None and sys.modules["cupy"].cuda.get_current_stream().is_capturing():
@@ -257,13 +257,13 @@ class NcclWorld(World):
             )
 
     def capturing(self, holder: Any) -> GraphCapture:
-        """For a `with` statement in which all processes capture collectives: `holder.drop()` lets go of the graph."""
+        """Return a context in which all processes capture collectives; `holder.drop()` drops the graph."""
         return GraphCapture(self, holder)
 
     # The end ----------------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Let go of all graphs, then of the communicator; all processes call it.
+        """Drop all graphs, then free the communicator. All processes call it.
 
         Raises    PuregraphError while a stream captures
         """
@@ -288,14 +288,14 @@ class NcclWorld(World):
 
     def abort(self, code: int = 1) -> None:
         ending = threading.Thread(target=self.communicator.abort, name="puregraph abort", daemon=True)
-        ending.start()  # NCCL's own end may wait for a GPU that answers nobody
+        ending.start()  # may hang with an unresponsive GPU
         ending.join(ABORTING)
         self.host.abort(code)
 
 
 @contextmanager
 def reporting(what: str) -> Iterator[None]:
-    """An error of NCCL as one of ours: of a communicator that has failed nothing can be used any more."""
+    """Raise errors of NCCL as PuregraphError. A communicator that has failed cannot be used any more."""
     try:
         yield
     except ncclModule().NcclError as error:
@@ -303,9 +303,9 @@ def reporting(what: str) -> Iterator[None]:
 
 
 def typeOf(array: Any, name: str) -> int:
-    """The number by which NCCL knows a dtype.
+    """Return NCCL's number for a dtype.
 
-    Raises    ArgumentError for one that is not added
+    Raises    ArgumentError for a dtype that cannot be summed
     """
     if array.dtype.name not in SUMMED:
         wanted = ", ".join(SUMMED)

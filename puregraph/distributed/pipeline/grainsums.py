@@ -1,4 +1,4 @@
-"""GrainSums: a TreeSum that is given the grains of this process one after the other, when they are there."""
+"""GrainSums: a TreeSum that takes the grains of this process one by one, as they are computed."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from puregraph.distributed.worlds.world import World
 
 
 class GrainSums(TreeSum):
-    """Adds up arrays of grains as they come, in their order: what belongs together in the tree is added at once.
+    """Adds arrays of grains in order as they come; two subtrees are added as soon as both are complete.
 
-    So it keeps as many arrays as the tree has levels, and then one for each part of the tree that this process has.
+    So it keeps at most one array per level of the tree, and in the end one for each subtree of this process.
     """
 
     def __init__(self, world: World, grains: Grains, size: int, dtype: np.dtype, cuts: list[int] | None = None):
@@ -22,16 +22,16 @@ class GrainSums(TreeSum):
         self.next = grains.own.start
 
     def begin(self) -> None:
-        """Begin another sum; arrays of one that was not finished are used again."""
+        """Begin another sum, and reuse the arrays of an unfinished one."""
         self.spare += [array for _, array in self.parts]
         self.parts, self.next = [], self.grains.own.start
 
     def blank(self) -> np.ndarray:
-        """An array for the next grain."""
+        """Return an array for the next grain, uninitialized."""
         return self.spare.pop() if self.spare else np.empty(self.size, self.dtype)
 
     def push(self, grain: int, array: np.ndarray) -> None:
-        """Add the array of a grain, which belongs to this then; those that were left out before it are nothing."""
+        """Add the array of a grain, and take ownership of it; skipped grains count as 0."""
         while self.next < grain:
             empty = self.blank()
             empty[...] = 0
@@ -46,15 +46,15 @@ class GrainSums(TreeSum):
         self.next = grain + 1
 
     def total(self) -> np.ndarray:
-        """The sum of all grains of all processes; the array belongs to the next `begin`."""
+        """Return the sum of all grains of all processes; the array is valid until the next `begin`."""
         return self.reduce(self.ended())
 
     def piece(self) -> np.ndarray:
-        """This process's piece of it; the array belongs to the next `begin` as well."""
+        """Return this process's shard of the total; the array is valid until the next `begin`."""
         return self.reduceScatter(self.ended())
 
     def ended(self) -> list[np.ndarray]:
-        """The sums of this process; grains that were left out at the end are nothing."""
+        """Return the subtree sums of this process; grains skipped at the end count as 0."""
         end = self.grains.own.stop
         if self.next < end:
             empty = self.blank()
@@ -65,7 +65,7 @@ class GrainSums(TreeSum):
 
 
 def nodesOf(begin: int, end: int) -> set[Span]:
-    """The parts of the tree over some grains."""
+    """Return the (begin, end) of all subtrees over these grains."""
     if end - begin == 1:
         return {(begin, end)}
     middle = (begin + end) // 2

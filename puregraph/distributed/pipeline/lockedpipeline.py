@@ -123,10 +123,10 @@ class LockedPipeline(StagePipeline):
 
 @contextmanager
 def alone(graph: Graph) -> Iterator[None]:
-    """Within it modules that are `synchronized` take the shapes of a grain that would be too small for them alone."""
+    """Let `synchronized` modules accept the shapes of a single grain inside the block, even of one value."""
     norms = [module for module in graph.modules().values() if isSynchronized(module)]
     for norm in norms:
-        vars(norm)["isTraining"] = False  # past what compiles programs anew for other settings
+        vars(norm)["isTraining"] = False  # bypasses __setattr__, which would recompile programs
     try:
         yield
     finally:

@@ -1,14 +1,14 @@
-"""PipelineSchedule: which stage takes which microbatch forward or back, when, in a pipeline of processes."""
+"""PipelineSchedule: the order in which the stages of a pipeline run microbatches forward and backward."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-BACKWARD = 2  # times as long as forward
+BACKWARD = 2  # time of backward, by that of forward
 
 
 class StageMove(NamedTuple):
-    """A stage takes a microbatch forward or back."""
+    """The forward or backward pass of a microbatch through one stage."""
 
     isForward: bool
     stage: int
@@ -32,8 +32,8 @@ class PipelineSchedule:
     def __init__(self, stages: int, positions: int, units: int):
         self.stages, self.positions, self.units = stages, positions, units
         self.orders: list[list[StageMove]] = [[] for _ in range(positions)]
-        self.done: dict[StageMove, int] = {}  # when a move is over
-        self.forwards, self.backwards = [0] * stages, [0] * stages  # microbatches that have begun, by stage
+        self.done: dict[StageMove, int] = {}  # end time by move
+        self.forwards, self.backwards = [0] * stages, [0] * stages  # started microbatches by stage
         free, now = [0] * positions, 0
         while any(count < units for count in self.backwards):
             for position in range(positions):
@@ -67,6 +67,6 @@ class PipelineSchedule:
 
     @property
     def bubble(self) -> float:
-        """The share of time in which positions wait for each other."""
+        """Return the fraction of time in which positions wait for each other."""
         busy = self.stages * self.units * (1 + BACKWARD)
         return 1 - busy / (self.positions * self.makespan) if self.makespan else 0.0

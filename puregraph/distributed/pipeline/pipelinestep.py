@@ -47,13 +47,13 @@ class PipelineStep(SharedStep):
     # Forward and backward -------------------------------------------------------------------------------------------
 
     def learnAll(self) -> None:
-        """Take all microbatches of this process through its stages."""
+        """Run all microbatches of this process through its stages."""
         pipeline = self.pipeline = self.pipeline or self.makePipeline()
         for grain in self.grains.own:
             self.column("stop")[grain] = self.trainer.interrupt.asked
         for tree in self.trees.values():
             tree.begin()
-        self.totals: dict[int, np.ndarray] = {}  # those of the last step are let go before others need memory
+        self.totals: dict[int, np.ndarray] = {}  # frees the last step's totals before new memory is needed
         self.leaves: dict[Any, np.ndarray] = {}
         try:
             self.runPipeline(pipeline)
@@ -62,7 +62,7 @@ class PipelineStep(SharedStep):
         self.totals = {n: tree.total() if self.shard is None else tree.piece() for n, tree in self.trees.items()}
         if self.shard in ("gradients", "parameters"):
             for tree in self.trees.values():
-                tree.spare = []  # memory that nobody has while the rest of the step runs
+                tree.spare = []  # free for the rest of the step
 
     def runPipeline(self, pipeline: Any) -> None:
         """Run the microbatches through the pipeline, grain by grain."""
@@ -117,7 +117,7 @@ class PipelineStep(SharedStep):
         return Sharding(mesh.world, rows, offsets, self.row.cuts[-1])
 
     def prepare(self, stage: int, unit: int) -> None:
-        """Before a stage goes forward: set its states to those that there were before the step."""
+        """Before a stage's forward, reset its states to those before the step."""
         apart = self.apartOf(self.units[unit].grain, self.units[unit].number)
         for path, state in self.states.items():
             if self.stateHomes.get(path) == stage:
@@ -125,7 +125,7 @@ class PipelineStep(SharedStep):
                 state.materialize()[...] = self.before[path] + apart if isCounter else self.before[path]
 
     def ended(self, stage: int, unit: int, outputs: list[Any]) -> None:
-        """Behind it: note what became of its states, and of the last stage cost and metrics."""
+        """After a stage's forward, write its states to the row, and after the last stage cost and metrics."""
         grain, number, _ = self.units[unit]
         part, apart = self.parts[unit], self.apartOf(grain, number)
         for path, state in self.states.items():
@@ -164,7 +164,7 @@ class PipelineStep(SharedStep):
         for param in self.stageRows[stage].params:
             into, grad = leaf[begin : begin + param.size], gradients.get(id(param))
             if grad is not None:
-                grad = (grad if share is None else scaled(grad, share)).reshape(-1)  # one at a time
+                grad = (grad if share is None else scaled(grad, share)).reshape(-1)  # scaled one by one, to save memory
                 into[...] = grad if isFirst else (into.astype(grad.dtype) + grad)
             elif isFirst:
                 into[...] = 0
@@ -197,7 +197,7 @@ class PipelineStep(SharedStep):
         try:
             super().finish(locations)
         except NotFiniteError:
-            self.gatherWeights()  # all processes come to the same, and whoever goes on has the weights of the last step
+            self.gatherWeights()  # raised on all ranks; a caller that continues has the weights of the last step
             raise
 
     def rowSums(self) -> Sums:

@@ -1,4 +1,4 @@
-"""StagePass: one stage of a network, which goes forward with some microbatches before it goes back with the first."""
+"""StagePass: one stage of a network, which runs several microbatches forward before the first backward."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from puregraph.compile.partitioned import PartitionedGraph
 from puregraph.compile.trace.steprequest import StepRequest
 from puregraph.graph.graphsegment import GraphSegment
 
-MOST = 32  # shapes for which programs are kept
+MOST = 32  # cached programs, one per shape of a microbatch
 
 
 class StagePass:

@@ -1,4 +1,4 @@
-"""StagePipeline: the stages of a step that this process has, and what it sends to others and gets from them."""
+"""StagePipeline: the stages that this process runs, and their exchange with the stages of other processes."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from puregraph.graph.analysis.stagecuts import StageCuts
 from puregraph.graph.backward import needsOf
 from puregraph.graph.graphsegment import Crossing, Crossings, segmentFrom
 
-FORWARD, BACK, SHARED = range(3)  # what is sent: values, their gradients, gradients of parameters in two stages
-KINDS = 2  # of the first two, each stage has a channel
+FORWARD, BACK, SHARED = range(3)  # kinds of messages: values, their gradients, gradients of shared parameters
+KINDS = 2  # channels per stage, for the first two kinds
 
 
 class Microbatch(NamedTuple):
-    """A grain of one of the batches of a step, and what the graph takes of it."""
+    """A grain of one of the batches of a step, with its arrays for the graph's inputs."""
 
     grain: int
     number: int
@@ -96,12 +96,12 @@ class StagePipeline:
         self.close()
 
     def open(self, units: list[Microbatch]) -> None:
-        """Begin with these, and nothing from others."""
+        """Begin a step with these microbatches, and no pending messages."""
         self.units, self.values = units, dict[Any, Any]()
         self.sent, self.coming = [], {}
 
     def close(self) -> None:
-        """Wait until all is sent."""
+        """Wait until all messages are sent."""
         for pending, _ in self.sent:
             pending.wait()
         self.sent = []
@@ -112,7 +112,7 @@ class StagePipeline:
             stagePass.weights = weights
 
     def shareWeights(self) -> None:
-        """Send the new values of parameters in several stages from the first of these to the others."""
+        """Send the new values of shared parameters from their first stage to the others."""
         along, here, params = self.mesh.stage.world, self.mesh.stage.index, {}
         for stagePass in self.passes.values():
             params.update({id(param): param for param in stagePass.params})
@@ -135,7 +135,7 @@ class StagePipeline:
             stagePass.reset()
 
     def indexOf(self, stage: int) -> int:
-        """The index of a stage's ranks along the mesh."""
+        """Return the index of a stage along the mesh's stage axis."""
         return stage % self.mesh.stage.size
 
     # One move -----------------------------------------------------------------------------------------------------
@@ -212,7 +212,7 @@ class StagePipeline:
     # Between stages -----------------------------------------------------------------------------------------------
 
     def give(self, kind: int, stage: int, unit: int, what: Any, value: Any, times: int) -> None:
-        """Give a stage a value, which it takes some times."""
+        """Send a value to a stage, or keep it if this rank has that stage, which takes it `times` times."""
         position = self.indexOf(stage)
         if position == self.mesh.stage.index:
             self.values[kind, stage, unit, what] = [value, times]
@@ -264,13 +264,13 @@ class StagePipeline:
         self.coming[key] = pending, array, shape, dtype
 
     def channel(self, kind: int, stage: int, what: Any) -> int:
-        """The channel by which a stage is sent something: arrays of one arrive in the order in which they are sent."""
+        """Return the channel for a kind of message to a stage; arrays of one channel arrive in the order of sending."""
         return self.channels[what] if kind == SHARED else KINDS * stage + kind
 
     def shapes(self, unit: int) -> dict[int, tuple[Any, Any]]:
-        """Shape and dtype of every value of a microbatch, by number.
+        """Return the shape and dtype of every value of a microbatch, by number.
 
-        Raises    GraphError for a value whose size only a pass knows
+        Raises    GraphError for a value between stages whose shape cannot be inferred ahead
         """
         return self.shapesOf(self.units[unit].arrays)
 

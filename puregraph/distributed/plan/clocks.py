@@ -1,4 +1,4 @@
-"""Clocks: what the clocks of all processes show when a collective is over, a round of messages at a time."""
+"""Clocks: simulate when each process finishes a collective, round by round of its messages."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ INSIDE = LinkSpeed(1e11, 1e-6)  # between two processes of one machine
 
 
 class Clocks:
-    """Clocks of `size` processes; a message of n bytes arrives latency + n / bandwidth after both sides are there.
+    """Clocks of `size` processes; a message of n bytes takes latency + n / bandwidth once both sides are ready.
 
-    `link`    between machines; all processes of one share its bandwidth
-    `node`    how many processes a machine has, which must divide them; those that a collective is within are `inside`
-    `adding`  seconds that a byte takes to be added to another one
-    `times`   what the clocks show, in seconds
+    `link`    the link between machines, whose bandwidth the processes of one machine share; `inside`: within a machine
+    `node`    the number of processes per machine, a divisor of `size`
+    `adding`  seconds to add a byte to another one
+    `times`   the clocks, in seconds
 
     Source    Thakur, Rabenseifner, Gropp 2005, Optimization of Collective Communication Operations in MPICH, for the
               algorithms, and for processes whose number is no power of two
@@ -33,7 +33,7 @@ class Clocks:
         self.times = np.zeros(size)
 
     def compute(self, seconds: float, jitter: float = 0.0, seed: int = 0) -> None:
-        """All compute for about as long: times a factor whose logarithm has the standard deviation `jitter`."""
+        """Advance each clock by the seconds, times a factor whose logarithm has the standard deviation `jitter`."""
         self.times += seconds * factors(self.size, jitter, seed)
 
     def allReduce(self, nbytes: float, algorithm: str = "ring") -> None:
@@ -117,7 +117,7 @@ def halving(times: np.ndarray, nbytes: float, link: LinkSpeed, adding: float) ->
 
 
 def met(times: np.ndarray, distance: int) -> np.ndarray:
-    """When each of a power of two of processes and the one at a distance, a smaller one, are both there."""
+    """Return the later time of each process and its partner at `distance`, a power of two, as is their number."""
     pairs = times.reshape(-1, 2, distance)
     return np.broadcast_to(pairs.max(1, keepdims=True), pairs.shape).reshape(-1)
 

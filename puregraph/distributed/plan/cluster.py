@@ -1,4 +1,4 @@
-"""Cluster: the machines that a training is planned for, as numbers."""
+"""Cluster: the figures of the machines for which training is planned."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from puregraph.distributed.worlds.countingworld import LinkSpeed
 
 
 class Cluster(NamedTuple):
-    """Processes, and what each of them has.
+    """The processes of a cluster, and the resources of each.
 
-    `ranks`      how many processes train together
-    `link`       what connects machines; `node` processes of one machine share its bandwidth
+    `ranks`      the number of processes that train together
+    `link`       the link between machines; `node` processes of one machine share its bandwidth
     `flops`      operations a second
     `bandwidth`  bytes a second that a process reads and writes in its memory
-    `memory`     bytes; inf for any
+    `memory`     bytes of a process; inf: unlimited
     """
 
     ranks: int
@@ -29,16 +29,16 @@ class Cluster(NamedTuple):
 
     @property
     def share(self) -> LinkSpeed:
-        """The link as one process sees it: what stays on its machine takes no time, the rest a share of bandwidth."""
+        """The link per process: its share of the bandwidth, with free exchanges within a machine."""
         if self.node == 1 or self.ranks <= self.node:
             return self.link
         outside = (self.ranks - self.node) / (self.ranks - 1)
         return self.link._replace(bandwidth=self.link.bandwidth / (self.node * outside))
 
     def checked(self) -> Cluster:
-        """This cluster.
+        """Return this cluster.
 
-        Raises    ArgumentError for what no machine has
+        Raises    ArgumentError for invalid figures
         """
         for name in ("ranks", "node"):
             value: object = getattr(self, name)

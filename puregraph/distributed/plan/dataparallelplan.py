@@ -1,4 +1,4 @@
-"""DataParallelPlan: what each way to train on several processes takes, from the graph alone: bytes, memory and time."""
+"""DataParallelPlan: predict bytes, memory and time of data parallel training, from the graph alone."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from puregraph.graph import Graph
 from puregraph.graph.analysis.footprint import Footprint
 from puregraph.graph.analysis.summary import bytesText, secondsText
 
-GRAINS = (1, 2, 4, 8)  # of each process
+GRAINS = (1, 2, 4, 8)  # per process
 ROW = 5  # numbers in a row of `SharedStep` besides those of parameters, states and metrics
-MANY = 12  # lines of collectives, above which those of one name are one
+MANY = 12  # lines of a table above which the collectives of one name are merged
 
 
 class StepSplit(NamedTuple):
-    """A way to divide a step, and what it takes of one process, the one that has most to send.
+    """A way to divide a step, and its cost for the process that sends most.
 
     `shard`, `grains`  as the Trainer takes them
     `calls`            the collectives of a step in their order
@@ -92,7 +92,7 @@ class DataParallelPlan(Plan):
 
     @property
     def alone(self) -> StepSplit | None:
-        """The step of a single process that has the batch to itself; None where the cluster is one."""
+        """The step of a single process with the full batch; None if the cluster is a single process."""
         if self.cluster.ranks == 1:
             return None
         single = self.cluster._replace(ranks=1, node=1)
@@ -118,16 +118,16 @@ class DataParallelPlan(Plan):
         if shard is not None:
             memory += (
                 3 * piece
-            )  # the weights that are updated, their gradients as they come, and as the update reads them
+            )  # the updated weights, their received gradients, and the gradients that the update reads
         if shard == "parameters":
             memory -= sum(param.nbytes for param in self.params)
         isBrief = shard in ("gradients", "parameters") and grains == 1
         rows = min(INFLIGHT, len(buckets.groups)) * largest if isBrief else arraysFor(spans[world.rank])
         memory += self.values(sizes) + round(rows * total) + gathered
-        memory += parts.bit_length() * joined if parts > 2 else joined if parts else 0  # sums on the way to the root
+        memory += parts.bit_length() * joined if parts > 2 else joined if parts else 0  # partial sums of the tree
         memory += (
             round(localGrains * total * largest) if localGrains > 1 and ranks > 1 else 0
-        )  # pieces are joined to be sent
+        )  # the send buffer of several subtree sums
         moved = total * (2 + 2 * grains + 3 * (grains - 1)) + 3 * parts * piece + (3 + 2 * self.keeps) * updated
         flops = (1 + BACKWARD) * int(sizes.flops) * grains
         return StepSplit(shard, count, world.calls, memory, flops / cluster.flops, moved / cluster.bandwidth)
@@ -169,7 +169,7 @@ class DataParallelPlan(Plan):
                 world.startAllGather(nothing(length, dtype), [])
 
     def table(self) -> str:
-        """Every split as a line, and what the best one exchanges."""
+        """Return a line per split, and the collectives of the best."""
         names = ("shard", "grains", "memory", "sent", "compute", "exchange", "update", "step", "waited")
         best = self.best
         rows = [names, *[self.row(split) for split in self.splits]]
@@ -194,7 +194,7 @@ class DataParallelPlan(Plan):
         return ["", line]
 
     def row(self, split: StepSplit) -> tuple[str, ...]:
-        """A split in words."""
+        """Return the table row of a split."""
         times = split.compute, split.exchange, split.update, split.seconds
         shown = [secondsText(t) for t in times]
         waited = f"{100 * split.exchange / split.seconds:.0f} %" if split.seconds else "0 %"
@@ -202,7 +202,7 @@ class DataParallelPlan(Plan):
         return (split.shard or "nothing", f"{split.grains:,}", *sizes, *shown, waited)
 
     def exchanges(self, split: StepSplit) -> list[str]:
-        """The collectives of a split, equal ones in a row as one line."""
+        """Return a line per collective of a split; consecutive equal ones are merged."""
         lines: list[tuple[Collective, int]] = []
         for call in split.calls:
             if lines and lines[-1][0] == call:

@@ -1,4 +1,4 @@
-"""Measure: the figures of this machine that a plan takes, found by the processes of `puregraph plan --measure`."""
+"""Measure: the figures of this machine for a plan, measured by the processes of `puregraph plan --measure`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from puregraph.modules import Linear, Relu
 from puregraph.modules.costs import MSE
 
 WIDTH, SAMPLES = 1024, 128
-SIZES = (1 << 10, 1 << 14, 1 << 18, 1 << 20, 1 << 21)  # elements that are exchanged
+SIZES = (1 << 10, 1 << 14, 1 << 18, 1 << 20, 1 << 21)  # elements of the exchanged arrays
 TURNS = 7
 
 

@@ -21,10 +21,10 @@ from puregraph.graph.analysis.stagecuts import StageCuts
 from puregraph.graph.analysis.summary import bytesText, secondsText
 from puregraph.graph.graphsegment import Crossings
 
-BUCKETS = 8  # that gradients leave in: the last one is ready with the end of backward
+BUCKETS = 8  # of gradients; the last one is complete at the end of backward
 MICRO = (1, 2, 4, 8, 16)  # samples of a microbatch
 SHOWN = 6  # mixes in a table
-JITTER = 0.02  # of what processes compute for, where clocks show who waits for whom
+JITTER = 0.02  # relative standard deviation of compute time, for the time that ranks wait
 
 
 class Mix(NamedTuple):
@@ -62,7 +62,7 @@ class Mix(NamedTuple):
 
     @property
     def waited(self) -> float:
-        """The share of a step in which a process computes nothing."""
+        """The fraction of a step in which a process is idle."""
         return 1 - self.compute / self.seconds
 
 
@@ -104,7 +104,7 @@ class ParallelPlan(Plan):
         most = max(1, sum(line.params > 0 for line in self.lines))
         self.cuts = {k: cuts for k in powers(most) if (cuts := self.cutsFor(k))}
         self.stages: dict[tuple[int, int], dict[str, float]] = {}
-        self.exchanged: dict[int, tuple[int, float]] = {}  # by the number of parts of tensors
+        self.exchanged: dict[int, tuple[int, float]] = {}  # by the number of tensor parallel parts
         self.mixes = sorted(self.every(), key=lambda mix: (round(mix.seconds, 9), mix.memory))
 
     @property
@@ -133,7 +133,7 @@ class ParallelPlan(Plan):
             return []
 
     def tensors(self) -> list[int]:
-        """In how many parts tensors can be divided: no more than a machine has processes."""
+        """The possible numbers of tensor parallel parts, at most the processes of a machine."""
         return [1, *self.layouts]
 
     def layout(self, tensor: int, shapes: list[Any], rows: list[Any]) -> TensorLayout | None:
@@ -221,19 +221,19 @@ class ParallelPlan(Plan):
         scatter = self.collective("gradient pieces", data, tensor, params, 1)
         if shard == "parameters":
             gather = self.collective("parameter gathers", data, tensor, params, 1)
-            gathers = 2 * count  # of every microbatch, before forward and before backward
+            gathers = 2 * count  # for every microbatch, before forward and before backward
             return [scatter, Collective(gather.name, gathers * gather.nbytes, gathers * gather.seconds)]
         return [scatter, self.collective("parameter gather", data, tensor, params, 1)]
 
     def collective(self, name: str, data: int, tensor: int, nbytes: float, ways: int) -> Collective:
-        """Halving one way, and doubling the other: within machines first, then between them, as `Clocks` have it."""
+        """Estimate a collective of 1 or 2 `ways` (halving, doubling): within machines, then between them, as Clocks."""
         inner, link = self.inner(data, tensor), self.cluster.link
         outer = data // inner
         rounds = max(outer - 1, 0).bit_length()
         seconds = (inner - 1) * (BUCKETS * INSIDE.latency + nbytes / inner / INSIDE.bandwidth)
         passed = nbytes / inner * (outer - 1) / outer
         seconds += BUCKETS * rounds * link.latency + passed * self.cluster.node / link.bandwidth
-        if outer & (outer - 1):  # those beyond a power of two give their arrays to others before
+        if outer & (outer - 1):  # surplus ranks beyond a power of two first send their arrays to a neighbour
             seconds += BUCKETS * link.latency + nbytes / inner * self.cluster.node / link.bandwidth
         sent = nbytes * (inner - 1) / inner + passed
         return Collective(name, round(ways * sent), ways * seconds)
@@ -275,7 +275,7 @@ class ParallelPlan(Plan):
         return "\n".join([*lines, "", *exchanges, f"{clocks}, {uneven}"])
 
     def row(self, mix: Mix) -> tuple[str, ...]:
-        """A mix in words."""
+        """Return the table row of a mix."""
         counts = f"{mix.data:,}", str(mix.tensor), str(mix.stages), mix.shard or "nothing"
         batches = f"{mix.microbatches} x {mix.micro}"
         sizes = bytesText(round(mix.memory)), bytesText(sum(call.nbytes for call in mix.calls))

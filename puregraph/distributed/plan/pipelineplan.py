@@ -1,4 +1,4 @@
-"""PipelinePlan: the memory that each process of a pipeline takes at its peak, from the graph alone."""
+"""PipelinePlan: predict the peak memory of each process of a pipeline, from the graph alone."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ EACH = 8  # grains of a process, or as many as a batch has
 
 
 class StageSplit(NamedTuple):
-    """A network in stages, and what its processes take.
+    """A network in stages, and the memory of its processes.
 
     `stages`, `shard`, `grains`  as the Trainer takes them
-    `replicas`                   how many processes share the stages of a position, and divide the grains
-    `memory`                     by position, and by process there, the bytes at the peak; others are like the last one
+    `replicas`                   the processes per position, which divide the grains
+    `memory`                     peak bytes by position and replica; further replicas are like the last one
     """
 
     stages: int
@@ -39,13 +39,13 @@ class StageSplit(NamedTuple):
     memory: list[list[int]]
 
     def of(self, rank: int) -> int:
-        """The bytes of a process."""
+        """Return the peak bytes of a process."""
         position, replica = divmod(rank, self.replicas)
         return self.memory[position][min(replica, len(self.memory[position]) - 1)]
 
     @property
     def most(self) -> int:
-        """The bytes of the process that takes most."""
+        """The largest peak of all processes."""
         return max(map(max, self.memory))
 
 
@@ -69,7 +69,7 @@ class Stage(NamedTuple):
 
 
 class StageSums(NamedTuple):
-    """The spans of the tree whose sums a process gives, as if all began at 0, and how many all `replicas` give."""
+    """The subtree spans of a process, shifted to begin at 0, and the number of subtrees of all `replicas`."""
 
     spans: tuple[Span, ...]
     parts: int
@@ -102,12 +102,12 @@ class PipelinePlan(Plan):
 
     @property
     def best(self) -> StageSplit | None:
-        """Whose largest process takes least memory, if that fits; None if none does."""
+        """The split whose largest process needs the least memory; None if none fits."""
         fitting = [split for split in self.splits if self.fits(split.most)]
         return min(fitting, key=lambda split: split.most, default=None)
 
     def every(self) -> Iterator[StageSplit]:
-        """Some numbers of stages that divide the processes, each with every shard."""
+        """Yield the splits for numbers of stages that divide the processes, with every shard."""
         ranks = self.cluster.ranks
         for stages in (k for k in COUNTS if ranks % k == 0 and ranks // k <= self.batch):
             replicas = ranks // stages
@@ -115,7 +115,7 @@ class PipelinePlan(Plan):
             for shard in SHARDS if replicas > 1 else (None, "parameters"):
                 try:
                     yield self.split(stages, shard, grains)
-                except GraphError:  # which has not as many
+                except GraphError:  # the network has fewer stages
                     break
 
     def split(self, stages: int, shard: str | None, grains: int) -> StageSplit:
@@ -144,8 +144,8 @@ class PipelinePlan(Plan):
             held -= sum(param.nbytes for param in self.params) - piece
             held += sum(stage.gathered for stage in stages)
         elif shard is not None:
-            held += piece  # the weights that are updated
-        held += int(self.keeps * piece) + piece  # gradients as the update has them, until the next one
+            held += piece  # the updated weights
+        held += int(self.keeps * piece) + piece  # the update's gradients, kept until the next update
         alive = [min(len(every) - number, reduced.grains) for number in own]
         held += sum(stage.values + min(count, SPARE) * stage.kept for count, stage in zip(alive, stages))
         sums = arraysFor([*reduced.spans]) * itemsize * sum(stage.size for stage in stages)
@@ -154,17 +154,17 @@ class PipelinePlan(Plan):
         summing = sums + piece
         if replicas > 1:
             largest, count = max(stage.size for stage in stages), len(reduced.spans)
-            received = reduced.parts if count > 1 else reduced.parts - 1  # several own sums are copied
+            received = reduced.parts if count > 1 else reduced.parts - 1  # several subtree sums of a process are copied
             shardElements, levels = shardSize(largest, replicas), reduced.parts.bit_length()
-            summing += itemsize * shardElements * (received - 1 + levels)  # sums on the way to the root
-            summing += itemsize * (largest - shardElements) * count if count > 1 else 0  # to be sent
+            summing += itemsize * shardElements * (received - 1 + levels)  # partial sums of the tree
+            summing += itemsize * (largest - shardElements) * count if count > 1 else 0  # the send buffer
         isBrief = shard in ("gradients", "parameters")
         return held + max(passing, summing, piece + (0 if isBrief else sums))
 
     # Stages -----------------------------------------------------------------------------------------------------------
 
     def stages(self, count: int, samples: int) -> list[Stage]:
-        """A network in n stages, for a microbatch of n samples."""
+        """Return the `count` stages of the network, for a microbatch of n samples."""
         key = count, samples
         if key not in self.planned:
             cuts, counted = self.cutsFor(samples), set[int]()
@@ -198,7 +198,7 @@ class PipelinePlan(Plan):
     # Words ------------------------------------------------------------------------------------------------------------
 
     def table(self) -> str:
-        """Every pipeline as a line: what the processes of each position take."""
+        """Return a line per pipeline, with the memory of the processes at each position."""
         title = f"stages of {self.graph.title()}, and the memory of a process with each of them"
         if not self.splits:
             return f"{title}: no number of them up to {COUNTS[-1]} divides network and {self.cluster.ranks:,} processes"

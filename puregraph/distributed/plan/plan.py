@@ -1,4 +1,4 @@
-"""Plan: the ways to divide a training step of a graph on a cluster, of which the best one fits in memory."""
+"""Plan: the base of all plans to divide a training step on a cluster."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from puregraph.graph import Graph
 from puregraph.optimizers.parameterrule import statesPerWeight
 
 SHARDS = (None, "state", "gradients", "parameters")
-BACKWARD = 2  # times the operations of forward: a gradient for each of two factors
-LOOKED = 64  # ranks of which the one is taken that has most to send
+BACKWARD = 2  # operations of backward, by those of forward: a gradient for each of two factors
+LOOKED = 64  # ranks among which the busiest is searched
 
 
 class Plan:
@@ -41,7 +41,7 @@ class Plan:
         self.dtype = np.result_type(np.float32, *[param.dtype for param in self.params])
 
     def mesh(self, rank: int = 0, stage: int = 1) -> Mesh:
-        """Return the mesh of a way to divide, as a rank sees it that only counts what it would send."""
+        """Return the mesh of a rank in a CountingWorld, which only counts the bytes that it would send."""
         return Mesh(CountingWorld(self.cluster.ranks, rank, self.cluster.share), stage=stage)
 
     def fits(self, nbytes: float) -> bool:
@@ -49,7 +49,7 @@ class Plan:
         return nbytes <= self.cluster.memory
 
     def shapesFor(self, samples: int) -> list[Any]:
-        """The shapes of n samples.
+        """Return the input shapes for n samples.
 
         Raises    ShapeError if the graph does not fit them
         """
@@ -59,7 +59,7 @@ class Plan:
 
 
 class Busiest(NamedTuple):
-    """The rank that has most to send: its number, its grains, and by rank the parts of the tree."""
+    """The rank that sends most: its number, its number of grains, and the subtree spans of all ranks."""
 
     rank: int
     grains: int
@@ -67,9 +67,9 @@ class Busiest(NamedTuple):
 
 
 def busiest(ranks: int, count: int) -> Busiest:
-    """The rank that has the most spans of the tree over `count` grains to send, among the first ones.
+    """Return the rank with the most subtrees over `count` grains, searched among the first ones.
 
-    Where ranks divide the grains evenly, all have as many; the spans of those not looked at are then like these.
+    If ranks divide the grains evenly, all have as many. Ranks that were not searched get the busiest one's spans.
     """
     bounds = Grains(count, CountingWorld(ranks)).bounds
     spans = [spansIn(count, begin, end) for begin, end in zip(bounds, bounds[1 : LOOKED + 1])]
@@ -78,7 +78,7 @@ def busiest(ranks: int, count: int) -> Busiest:
 
 
 def arraysFor(spans: Sequence[Span]) -> int:
-    """The most arrays that `TreeSum.own` needs at one time for these parts of the tree."""
+    """Return the peak number of arrays that `TreeSum.own` needs for these subtrees."""
 
     def needed(leaves: int) -> int:
         half = leaves // 2
@@ -88,9 +88,9 @@ def arraysFor(spans: Sequence[Span]) -> int:
 
 
 def batchOf(shapes: Sequence[Any]) -> int:
-    """The samples of a batch whose inputs have these shapes.
+    """Return the number of samples in a batch whose inputs have these shapes.
 
-    Raises    ArgumentError where that is no number, or not the same for all
+    Raises    ArgumentError if it is not a number, or differs between inputs
     """
     sizes = [shape[0] if shape else 0 for shape in shapes]
     if not sizes or any(type(size) is not int or size < 1 or size != sizes[0] for size in sizes):

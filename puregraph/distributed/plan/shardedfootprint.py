@@ -13,12 +13,12 @@ from puregraph.graph.backward import readsOf
 
 
 class ShardedFootprint(Footprint):
-    """A Footprint of a process that is one of several.
+    """The Footprint of one of several processes.
 
-    Each gradient of a parameter is let go when its bucket has all of its own. Weights that are `parted` have memory
-    from their first reader to their last, in forward, and in backward once more.
+    A gradient is freed when its bucket is complete. The `parted` weights, which are sharded, take memory from their
+    first reader to their last, once in forward and once in backward.
 
-    `reads`  the parameters that a step reads from other processes, those that forward and backward read twice
+    `reads`  the parameters that a step reads from other processes; listed twice if both passes read them
     """
 
     def __init__(self, graph: Any, shapes: list[Any], buckets: GradientBuckets, parted: list[Any]):
@@ -45,7 +45,7 @@ class ShardedFootprint(Footprint):
         lives.use(self.steps.outputs)
 
     def read(self, lives: Liveness, number: int, param: Any, made: dict[int, int]) -> None:
-        """A weight is read, unless it was read before: for another node, under another number."""
+        """Allocate a weight at its first read; other nodes, and other value numbers, share the memory."""
         lives.make(number, param.nbytes, made.get(id(param)))
         if id(param) not in made:
             made[id(param)] = number
@@ -64,7 +64,7 @@ class ShardedFootprint(Footprint):
         for step, _, shapes, *_ in back.inferShapes([self.shapes[n] for n in outside]):
             lives.time += 1
             taken = [-n for n in readsOf(step)]
-            for number in taken if shownOf(step) else ():  # the gradient of an input is what weights are read for
+            for number in taken if shownOf(step) else ():  # a backward step reads weights for the gradients of inputs
                 if number in held and number not in lives.owner:
                     self.read(lives, number, held[number], made)
             lives.use(taken)
@@ -76,7 +76,7 @@ class ShardedFootprint(Footprint):
                 lives.use(waiting.pop(0))
 
     def gradients(self, steps: Any, back: Any) -> list[list[int]]:
-        """For each bucket the numbers of its gradients."""
+        """Return by bucket the value numbers of its gradients."""
         edges = [param for param, edge in back.paramGrads if edge is not None]
         results = steps.outputs[len(steps.outputs) - len(edges) :]
         numbers: dict[int, list[int]] = {}
@@ -87,12 +87,12 @@ class ShardedFootprint(Footprint):
 
 
 class StageFootprint(ShardedFootprint):
-    """A ShardedFootprint of a stage, whose gradients are in memory of their own, as all results of programs.
+    """A ShardedFootprint of a stage, whose gradients have their own memory, as all results of programs.
 
-    `isAsked`   whether the stage before wants gradients
-    `made`      bytes of the gradients of parameters, which are in no other figure
-    `passing`   the most bytes of values beside those that are kept from forward to backward
-    `gathered`  how many more they are with the weights that are read meanwhile
+    `isAsked`   True if the stage before needs gradients
+    `made`      bytes of parameter gradients, not part of any other figure
+    `passing`   peak bytes of values that are not kept from forward to backward
+    `gathered`  additional peak bytes of gathered weights
     """
 
     def __init__(self, graph: Any, shapes: list[Any], isAsked: bool):
@@ -120,7 +120,7 @@ class StageFootprint(ShardedFootprint):
         self.weightNumbers.append(number)
 
     def without(self, numbers: list[int]) -> int:
-        """Leave the buffers of some values out; the bytes that they have."""
+        """Remove the buffers of these values, and return their bytes."""
         lives = self.liveness
         if lives is None:
             return 0
