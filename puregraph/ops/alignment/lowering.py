@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @op(alignments).lower
 def lowerAlignments(call: Call, workspace: LoweringWorkspace) -> list[KernelCall] | None:
-    """Logarithms of float32, and integers of 64 bits, all without gaps."""
+    """The kernel call for float32 logarithms and int64 integers, all contiguous; None for other arrays."""
     logs, index, lengths, counts, blank = call.arguments
     costs, chances = call.outs
     whole = (index, lengths, counts)
@@ -30,7 +30,7 @@ def lowerAlignments(call: Call, workspace: LoweringWorkspace) -> list[KernelCall
         return None
     n, time, classes = logs.shape
     for value, size in ((lengths, time), (counts, index.shape[1])):
-        if canBeBounded(value):  # what is computed in the step is kept within bounds by the kernel
+        if canBeBounded(value):  # the kernel clamps integers that the step itself computes
             workspace.check(Bounds(value, 0, size + 1))
     space = workspace(alignment.workspaceSize(n, time, index.shape[1]))
     sizes = (n, time, classes, index.shape[1])

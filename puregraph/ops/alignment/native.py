@@ -1,7 +1,7 @@
-"""Alignments: the native kernel. A task has a sample; vectors run over states, in log space.
+"""Alignments: the native kernel, one task for each sample, vectorised along states, in log space.
 
-Rows of the forward pass are kept, one for each time step and one before the first, each with two states of NEVER in
-front. The backward pass needs one row, with two of NEVER behind.
+The forward pass keeps a row for each time step and one before the first, each padded with two states of NEVER in
+front. The backward pass keeps a single row, padded with two states of NEVER behind.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from puregraph.ops.native.llvm.irbuilder import IRBuilder
 from puregraph.ops.native.llvm.kernelcall import KernelCall
 from puregraph.ops.native.math.explog import expBelow, logNear, split
 
-FRONT = 2  # states before the first
-ROWS = 5  # of a sample beside those of the forward pass: back, later, there, steps past a blank, and classes (two)
+FRONT = 2  # padding states before the first state
+ROWS = 5  # rows of a sample besides those of the forward pass: back, later, there, passes, and kinds (int64: two rows)
 
 
 def rowSize(labels: int) -> int:
-    """The elements of a row of states: with two in front and behind, in whole vectors."""
+    """The elements of a row of states with its padding in front and behind, in whole vectors."""
     lanes = jit.lanes(4)
     return -(-(2 * labels + 1 + 2 * FRONT) // lanes) * lanes + lanes
 
@@ -48,7 +48,7 @@ def writeAlignments(code: IRBuilder) -> None:
 
 
 def within(code: IRBuilder, value: IRValue, limit: IRValue) -> IRValue:
-    """An integer from 0 to a limit, whatever was read: what the step computes is checked by nobody before."""
+    """Clamp an integer to 0 .. limit: integers that the step computes have not been checked before."""
     positive = code.select(value > 0, value, code.cast(0, IRType("i64")))
     return code.select(positive < limit, positive, limit)
 
@@ -91,7 +91,7 @@ class AlignmentWriter:
         return self.code.constant(number, IRType("f32", self.lanes))
 
     def prepare(self) -> None:
-        """The class of each state, what may be passed, the row before the first step, and zero probabilities."""
+        """Write the class of each state, the allowed skips, the row before the first time step, and zero chances."""
         code = self.code
         with code.loop(0, self.row) as s:
             self.kinds.store(s, self.blank)
@@ -110,7 +110,7 @@ class AlignmentWriter:
             self.chances.store(i, code.cast(0.0, IRType("f32")))
 
     def emitted(self, t: IRValue, s: IRValue) -> IRValue:
-        """The logarithms of a vector of states at a time step; classes of the gap are blanks."""
+        """The logarithms of a vector of states at a time step; padding states have the class of a blank."""
         return self.logs.at(t * self.classes).gather(self.kinds.load(s, self.lanes))
 
     def forward(self) -> None:

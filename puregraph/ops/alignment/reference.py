@@ -19,7 +19,7 @@ NEVER = -1e30  # the logarithm of what cannot happen: finite, so that no differe
 def alignments(logs, index, lengths, counts, blank):
     """-ln of the probability of all alignments of each sample, and the probability of each class at each time step.
 
-    The first is inf where no alignment is possible; the second, 0 there, is minus its gradient in `logs`.
+    The first is inf, and the second 0, where no alignment is possible. The gradient of the first is minus the second.
 
     Shapes    logs (n, t, c), index (n, s) labels and -1 behind them, lengths (n,) and counts (n,) integers ->
               (n,) and (n, t, c)
@@ -52,7 +52,7 @@ def alignments(logs, index, lengths, counts, blank):
 
 
 def statesOf(index, blank, like):
-    """The class of each state, and 0 where a step may pass the blank before it, NEVER elsewhere."""
+    """The class of each state, and the log weight of skipping the blank before it: 0 if allowed, else NEVER."""
     n, s = index.shape
     labels = np.where(index < 0, blank, index)
     blanks = np.zeros_like(labels) + blank
@@ -65,7 +65,7 @@ def statesOf(index, blank, like):
 
 
 def moved(x, by):
-    """Values of the states `by` before, or behind; NEVER where there are none."""
+    """The values shifted by n states along the second axis, filled with NEVER."""
     n, size = x.shape
     fill = np.full_like(x, NEVER, shape=(n, min(abs(by), size)))
     return np.concatenate([fill, x[:, : size - by]] if by > 0 else [x[:, -by:], fill], axis=1)[:, :size]
@@ -83,7 +83,7 @@ def summed(*terms):
 
 
 def needLengths(lengths, counts, logs, index):
-    """Refuse lengths of time steps, and counts of labels, that do not fit the arrays; tracers have none to look at."""
+    """Refuse lengths and label counts that do not fit the arrays; tracers have no values to check."""
     for name, value, most in (("lengths", lengths, logs.shape[1]), ("labelLengths", counts, index.shape[1])):
         wrong = (value < 0) | (value > most)
         if isinstance(value, np.ndarray) and wrong.any():
@@ -104,7 +104,7 @@ def alignments(y, logs, index, lengths, counts, blank):
 
 @alignments.vjp
 def alignments(g, y, logs, index, lengths, counts, blank):
-    """The gradient of the first result; the second is itself one."""
+    """dlogs = -g times the probabilities; the probabilities themselves pass no gradient."""
     return -g[0].reshape(-1, 1, 1) * y[1], None, None, None, None
 
 

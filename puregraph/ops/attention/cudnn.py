@@ -1,13 +1,13 @@
-"""Attention by cuDNN, flash attention: of all scores one value a row is kept, their log-sum-exp.
+"""Attention by cuDNN, flash attention: of the scores only the log-sum-exp of each row is kept.
 
     y = p v,  p = drop(softmax(scale q k')),  lse = ln sum exp(scale q k')
 
 Forward and backward drop the same entries of p for the same seed and offset, which are read from memory; the rest
 is divided by 1 - dropout.
 
-Gradients of q are sums over keys. Deterministic ones take a copy of dq in float32 for each `KEYS` keys, so their
-workspace grows with the square of the sequence; others one copy, to which blocks add in any order. The first are taken
-up to `LARGE` bytes, the second above; PUREGRAPH_DETERMINISTIC says otherwise.
+The gradient of q is a sum over keys. A deterministic sum takes one float32 copy of dq for each `KEYS` keys, so its
+workspace grows with the square of the sequence length. A nondeterministic sum takes a single copy, to which blocks add
+in any order. The sum is deterministic if that takes up to `LARGE` bytes; PUREGRAPH_DETERMINISTIC overrides this.
 
 Source    Dao 2023, FlashAttention-2, arXiv:2307.08691; dropout: Srivastava et al. 2014, JMLR 15
 """
@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     from puregraph.core.protocols import AnyArray, Strided
 
 NUMBER = Tensor((1, 1, 1, 1), (1, 1, 1, 1))
-WIDTH = 8  # divides the features of a key, and of a value
-KEYS = 128  # of a block, whose part of dq is a copy of its own
-LARGE = 256 << 20  # bytes of workspace
+WIDTH = 8  # the features of a key, and those of a value, are a multiple of this
+KEYS = 128  # keys of a block; in deterministic sums each block has its own copy of dq
+LARGE = 256 << 20  # bytes of workspace that a deterministic gradient may take by default
 
 
 class AttentionTask(NamedTuple):
@@ -61,7 +61,7 @@ class AttentionTask(NamedTuple):
     scale: float
     causal: bool = False
     dropout: float = 0.0
-    grads: tuple[Tensor, ...] = ()  # of y, q, k and v
+    grads: tuple[Tensor, ...] = ()  # the gradients of y, q, k and v
     repeats: bool = True
     bias: Tensor | None = None
 
@@ -82,7 +82,7 @@ class AttentionTask(NamedTuple):
 
     @property
     def expected(self) -> int:
-        """The estimated bytes of workspace, if no plan has them."""
+        """The estimated bytes of workspace, for tasks without a plan."""
         n, h, t, d = self.q.shape
         return backwardBytes(n, h, t, d, self.k.shape[2], isDeterministic=self.repeats) if self.grads else 0
 
@@ -109,7 +109,7 @@ class AttentionTask(NamedTuple):
             draft.write(gradient, layout)
 
     def emulate(self, arrays: Sequence[np.ndarray]) -> None:
-        """Compute the task in numpy; dropout drops other entries than cuDNN."""
+        """Compute the task in numpy; dropout does not drop the entries that cuDNN drops."""
         stored = "float32" if self.kind == "tf32" else self.kind
         reads = [(layout, stored) for layout in (*self.grads[:1], self.q, self.k, self.v)]
         reads += [(self.y, stored), (self.lse, "float32")] if self.grads else []
@@ -209,7 +209,7 @@ def attendGrad(
     """outs = the gradients of q, k and v; NotImplemented where cuDNN has no plan for it.
 
     Slots are grad, q, k, v, y, lse, the bias, then, with dropout, the seed and the offset; then the gradients.
-    `repeats` asks for deterministic sums, or not; None leaves that to the user, and to the workspace.
+    `repeats` makes sums deterministic; None: as PUREGRAPH_DETERMINISTIC says, else if the workspace is small.
     """
     if not areHeads(q, k, v, y, grad, *outs) or not isRow(lse) or bool(dropout) != (len(random) == 2):
         return NotImplemented

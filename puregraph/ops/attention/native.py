@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 FLOOR = -1e30  # a score below this counts as masked
 HIDDEN = float("-inf")
-KEYS = 128  # of a block; in the gradient half as many
+KEYS = 128  # keys of a block; half as many in the gradient
 
 
 class Heads(NamedTuple):
@@ -90,7 +90,7 @@ def attendGrad(
     scale: float,
     mask: Mask | None = None,
 ) -> list[KernelCall]:
-    """dq, dk and dv, as the reference; `lse` and `rest` are (samples, heads, queries).
+    """dq, dk and dv, as the reference; `lse` and `delta` are (samples, heads, queries).
 
     All queries that share keys are one task, so that the sums of a key have one order.
     """

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def scoresOf(q: AnyArray, k: AnyArray, mask: AnyArray, causal: bool, scale: float) -> AnyArray:
-    """scale q k' + mask, FLOOR where a key is hidden; heads that share keys are rows of one."""
+    """scale q k' + mask, FLOOR where a key is hidden; query heads that share keys are rows of one head."""
     t, s = q.shape[2], k.shape[2]
     scores = meet(q, k) * q.dtype.type(scale)
     low = q.dtype.type(2 * FLOOR)

@@ -93,7 +93,7 @@ def attend(*arguments):
 
 @attend.library
 def attend(outs, q, k, v, mask, causal, scale, tf32):
-    """cuDNN's, which knows no masks."""
+    """cuDNN's attention, which is used only without a mask."""
     return NotImplemented if mask is not None else cudnn.attend(outs, q, k, v, causal, scale, tf32=tf32)
 
 
@@ -105,7 +105,7 @@ def attend(outs, q, k, *others):
 
 @attend.vjp
 def attend(g, y, arguments, options, needs):
-    """Computed block by block, as in the module; the log-sum-exp has a gradient too."""
+    """The gradients by `attendGrad`, block by block; the gradient of the log-sum-exp is subtracted from `rest`."""
     gy, glse = g
     q, k, v, mask, causal, scale = arguments
     out, lse = y
@@ -215,9 +215,9 @@ def attendGrad(outs, grad, q, k, *rest, **options):
 
 @attendGrad.vjp
 def attendGrad(g, y, arguments, options, needs):
-    """With a, b, c, m for the gradients of dq, dk, dv, dmask, and p, ds as in the Kernel; here all scores at once:
+    """Gradients of the gradients, for all scores at once; a, b, c, m are those of dq, dk, dv, dmask; p, ds as above:
 
-    gds = scale (a k' + q b') + m, gp = grad c' + gds (grad v' - rest), gs = gp p, that of the scores.
+    gds = scale (a k' + q b') + m, gp = grad c' + gds (grad v' - rest), gs = gp p (gradient of the scores).
     """
     grad, q, k, v, mask, lse, rest, causal, scale = arguments[:9]
     shape, heads = q.shape, k.shape[1]
@@ -261,7 +261,7 @@ attendGrad.declare(layout=HEADSLAST, halves=Halves((0, 1, 2, 3), 3), jvp=REFEREN
 
 
 EDGES = {"float16": 64, "bfloat16": 64, "float32": 64, "float64": 32}  # queries, and keys, of a block
-KEPT = 4  # slices of a result that a block has in registers, half as many in float64; more slices go to more blocks
+KEPT = 4  # slices of a result that a block keeps in registers, half as many in float64; other slices take more blocks
 
 
 class AttentionArguments:
@@ -299,7 +299,7 @@ class AttentionArguments:
         kind = stored(self.arrays[0].dtype)
         names = {"T": kind, "W": self.wide, "EDGE": self.edge, **names}
         isLarge = max(names["KEPT"], names.get("KEPT_OF_KEYS", 0)) > 2 or "REST" in names and self.maskArray is not None
-        names["BLOCKS"] = 1 if isLarge else 2  # that share the registers of a multiprocessor
+        names["BLOCKS"] = 1 if isLarge else 2  # resident blocks of a multiprocessor, which share its registers
         if self.maskArray is not None:
             names |= {"MASK": stored(self.maskArray.dtype), "IS_BOOL": int(self.maskArray.dtype.name == "bool")}
         return defined(names) + read("flash.h")

@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from puregraph.core.protocols import Strided
     from puregraph.ops.product.cuda.librarygemm import Product
 
-ACTIVATIONS = {"": None, "relu": "relu", "geluTanh": "gelu"}  # that a product may have as its epilogue
+ACTIVATIONS = {"": None, "relu": "relu", "geluTanh": "gelu"}  # activations that a product may have as its epilogue
 
 
 class Alias:
-    """An array seen with other axes."""
+    """An array with another shape and other strides."""
 
     __slots__ = ("array", "dtype", "shape", "size", "strides")
 

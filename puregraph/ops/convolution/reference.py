@@ -29,15 +29,15 @@ from puregraph.ops.convolution.cuda import depthwise, direct
 from puregraph.ops.convolution.windowgeometry import Window, padded, perAxis, unpadded, window
 from puregraph.ops.kernel import CHANNELSLAST, MAKES, READS, Halves, kernel
 
-THIN = 64  # columns below which one row is not worth a matrix product of its own
+THIN = 64  # columns below which a row does not get its own matrix product
 FULL = 256  # columns that fill a matrix product
 NEAR = 1 << 19  # elements that stay in the L2 cache
 LONG = 1024  # positions above which a slim product, which is quicker transposed, is worth transposing its result
-ADDING = 4  # how much slower it is to add overlaps than to copy them
+ADDING = 4  # adding overlaps takes this many times as long as copying them
 
 
 class ConvLayout(NamedTuple):
-    """The geometry of a convolution: n samples, channels in groups, a window; its first axis are the rows."""
+    """The geometry of a convolution: n samples, channels in groups, a window, whose first axis is the rows."""
 
     n: int
     channels: int
@@ -88,7 +88,7 @@ def convolve(x, W, stride, pad, dilation, groups):
 
 @convolve.shape
 def convolve(x, W, stride, pad, dilation, groups):
-    """Launches of the direct convolution; depthwise convolutions use faster launches, which apply no formulas."""
+    """y (n, o, *count)."""
     win = window(x.shape[2:], W.shape[2:], stride, pad, dilation)
     return (x.shape[0], W.shape[0], *win.count), np.result_type(x.dtype, W.dtype)
 
@@ -102,7 +102,7 @@ def convolve(y, x, W, stride, pad, dilation, groups):
 
 @convolve.epilogue
 def convolve(y, x, W, stride, pad, dilation, groups, tail):
-    """Where a filter has one channel, other launches are better, which apply no formulas."""
+    """The direct convolution; a depthwise one has faster launches, which take no epilogue."""
     win = window(x.shape[2:], W.shape[2:], stride, pad, dilation)
     return NotImplemented if isDepthwise(W, groups) else direct.forward(y, x, W, win, groups, tail)
 
@@ -152,7 +152,7 @@ def convolveData(grad, W, shape, stride, pad, dilation, groups):
 
 @convolveData.cuda
 def convolveData(dx, grad, W, shape, stride, pad, dilation, groups):
-    """The same, over all windows that contain a position."""
+    """As `convolve`, but each position sums over the windows that contain it."""
     win = window(shape[2:], W.shape[2:], stride, pad, dilation)
     return depthwise.data(dx, grad, W, win) if isDepthwise(W, groups) else direct.data(dx, grad, W, win, groups)
 
@@ -224,7 +224,7 @@ def convolveWeight(g, dW, grad, x, size, stride, pad, dilation, groups):
 
 @convolveWeight.samples
 def convolveWeight(grad, x, size, stride, pad, dilation, groups):
-    """Samples become groups, which never meet."""
+    """The weight gradient of each sample: samples become groups, which are independent."""
     if grad.shape[1] != 1:
         return NotImplemented
     g, u = (a.reshape(1, a.shape[0] * a.shape[2], *a.shape[3:]) for a in (grad, x))

@@ -1,4 +1,4 @@
-"""Depthwise convolutions: each channel has filters of its own; and their two gradients, without matrix products.
+"""Depthwise convolutions, in which each channel has its own filters, and their two gradients, without matrix products.
 
     forward    y[n, o, a]  = sum over t of W[o, t] x[n, o // m, h]
     data       dx[n, c, h] = sum over t and the m filters o of c of W[o, t] grad[n, o, a]
@@ -22,8 +22,8 @@ from puregraph.ops.cuda.runtime.launch import THREADS, WARP, Launch, Scratch, bl
 from puregraph.ops.cuda.runtime.preprocess import areFloats
 
 RUN = 4  # positions along the last axis that a thread computes where channels are contiguous
-BLOCKS = 132 * 8  # that a large GPU runs at a time
-LEAST = 64  # positions that make a thread worth it
+BLOCKS = 132 * 8  # blocks that a large GPU runs at a time
+LEAST = 64  # fewest positions for which a thread pays off
 
 
 def forward(y: Any, x: Any, W: Any, window: Any) -> list[Launch] | Any:

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from puregraph.core.protocols import AnyArray
 
-CHUNK = 4096  # elements of a block
-FAR = 2**31  # elements that an index can count
+CHUNK = 4096  # elements that a block copies
+FAR = 2**31  # number of elements from which on a 32-bit index overflows
 FLOATS = ("float16", "bfloat16", "float32")
 
 

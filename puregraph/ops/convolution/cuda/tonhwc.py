@@ -9,8 +9,8 @@ from puregraph.ops.cuda.nests.kernelargs import KernelArgs
 from puregraph.ops.cuda.runtime.launch import Launch, Scratch, blocksFor
 from puregraph.ops.cuda.runtime.preprocess import STORED
 
-SIDE = 32  # of the tile that a block transposes
-DOWN = 8  # rows of threads
+SIDE = 32  # rows and columns of the tile that a block transposes
+DOWN = 8  # rows of threads in a block
 
 
 class StridedOperand(NamedTuple):

@@ -31,10 +31,10 @@ from puregraph.ops.native.llvm.kernelcall import EpilogueSpec, KernelCall
 if TYPE_CHECKING:
     from puregraph.core.protocols import Strided
 
-GRAIN = 1 << 18  # multiplications of a part
-PARTS = 16  # of the samples, in the gradient of the weight
-LONG = 64  # taps of a row from which on they are summed one by one
-WRITTEN = 7  # groups of rows of taps, in the gradient of the weight, that are written one behind the other
+GRAIN = 1 << 18  # fewest multiplications of a part
+PARTS = 16  # maximum number of parts that the rows are split into, in the weight gradient
+LONG = 64  # taps in a row from which on a loop sums them one by one
+WRITTEN = 7  # maximum number of groups of tap rows that are unrolled in the weight gradient
 
 
 def packedSize(g: Geometry) -> int:

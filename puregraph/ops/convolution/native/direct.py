@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-GRAIN = 1 << 19  # multiplications that a task has at least, where there are enough
-MOST = 64  # tasks
-SIDES = 2  # parts of the images
-SHARED = 4  # weights for each element of the images up to which weights are read again for each side
+GRAIN = 1 << 19  # fewest multiplications of a task, unless there is only one
+MOST = 64  # maximum number of tasks
+SIDES = 2  # parts that the images are split into, see `sidesOf`
+SHARED = 4  # maximum number of weights per element of the images for which images are split
 LONGEST = 64  # products up to which a loop is unrolled
 FEW = 8  # input channels below which inputs are copied with their padding
 LONG = 1024  # pixels of a row that is too long to copy
@@ -77,7 +77,7 @@ class DirectConvolution(NamedTuple):
 
     @property
     def panels(self) -> int:
-        """In each group."""
+        """Panels of output channels in each group."""
         return ceil(self.outChannels / self.tile.width)
 
     @property
@@ -121,7 +121,7 @@ def tapRuns(line: AxisMap, pixels: int) -> list[TapRun]:
         skip = i * pixels - first
         kind = TapRun(i, i + 1, skip, allPixels)
         if all(line.isInside(a, t) for a in (first, first + pixels - 1) for t in edgeTaps(line)):
-            # so are the tiles up to the last that ends where all taps are inside
+            # inside, like all tiles up to the last one whose taps are all inside the image
             last = (line.length - 1 - line.first - (len(taps) - 1) * line.step) // line.stride + 1
             if not skip:
                 kind = kind._replace(stop=max(i + 1, min(last, line.count) // pixels))
@@ -170,7 +170,7 @@ def directConvolution(
         chunk = min(chunk, max(1, (96 << 10) // (min(across, tiles) * t.pixels * t.width * 4)))
     spans, parts = of.spans(chunk), ceil(tiles / across)
     slots = {"x": x, "b": packed, "skip": skip, "origin": of.origin, **epilogue.slots}
-    # packing alone knows which taps, and all phases of equal size share a kernel
+    # the taps matter only for packing, so all phases of equal size share a kernel
     lines = [(*line._replace(taps=(), start=0), len(line.taps)) for line in of.lines]
     key = f"correlate {of._replace(lines=())} {lines} {xPixel} {t} {chunk} {across} {together} {sides} {epilogue.key}"
 
@@ -434,7 +434,7 @@ class DirectWriter:
 
 
 class Run(NamedTuple):
-    """Taps of a row, from `start` to `stop`, that some pixels have; `same` are these where all tiles agree."""
+    """The taps of a row, from `start` to `stop`, that apply to `pixels`; `same`: both as constants, if tiles agree."""
 
     pixels: tuple[int, ...]
     start: IRValue
@@ -443,7 +443,7 @@ class Run(NamedTuple):
 
 
 class SingleIteration:
-    """Instead of a loop of one iteration: the body, without a loop."""
+    """A loop of one iteration: the body runs without a loop, with a constant index."""
 
     def __init__(self, code: IRBuilder, index: IRValue | None = None):
         self.index = code.i64(0) if index is None else index
@@ -456,7 +456,7 @@ class SingleIteration:
 
 
 def tapBounds(code: IRBuilder, line: AxisMap, a: IRValue) -> tuple[IRValue, IRValue] | None:
-    """The range of taps with which an output has inputs; None where there is one tap, always inside."""
+    """The range of taps with which an output has inputs; None if there is one tap, which is always inside."""
     taps = len(line.taps)
     if all(line.isInside(i, t) for i in (0, line.count - 1) for t in (0, taps - 1)) and taps:
         return None if taps == 1 else (code.i64(0), code.i64(taps))

@@ -16,8 +16,8 @@ from puregraph.ops.native.llvm.kernelcall import KernelCall
 if TYPE_CHECKING:
     from typing import Any
 
-UNROLLED = 128  # taps of a filter that are packed without a loop: the text, and the time to compile it, grow with them
-SPARSE = 8  # taps of a filter for each that is packed, from which on these are read one by one and not in whole filters
+UNROLLED = 128  # taps of a filter up to which packing is unrolled: code and compile time grow with them
+SPARSE = 8  # if fewer than one tap in this many is packed, taps are read one by one instead of entire filters
 
 
 def pack(
@@ -97,5 +97,5 @@ def packInLoops(
 
 
 def tapStep(taps: tuple[int, ...]) -> int:
-    """The distance of taps, which is the same between all taps of a phase."""
+    """The distance between consecutive taps, which is constant within a phase."""
     return taps[1] - taps[0] if len(taps) > 1 else 0

@@ -12,7 +12,7 @@ from puregraph.ops.native.llvm import jit
 NEAR = 384 << 10  # bytes of packed weights that stay in L2
 ARM = ("aarch64", "arm64")
 WAYS = 7  # cache lines of one set that L1 holds: addresses a multiple of 2048 bytes apart
-LATENCY = 4  # iterations that an accumulator waits for its own fma
+LATENCY = 4  # latency of an fma, in iterations
 
 
 class RegisterTile(NamedTuple):

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 Lines = tuple[AxisMap, AxisMap, AxisMap]
 GRAIN = 1 << 17  # elements of a task
-MOST = 64  # tasks
+MOST = 64  # maximum number of tasks
 WRITTEN = 25  # taps up to which a window is unrolled; larger ones loop over rows of taps
 WIDEST = 12  # taps of a row up to which it is unrolled; with more, a tile has one pixel
 MANY = 16  # phases up to which each has code of its own
@@ -43,15 +43,15 @@ class ChannelVector(NamedTuple):
 class Tap(NamedTuple):
     """A tap of the window."""
 
-    number: IRValue | int  # flat, in the window
-    offset: IRValue | int  # the flat offset of its inputs from the first tap's
-    input: IRValue  # the flat index of the input that the first pixel of the tile reads
-    indices: tuple[IRValue, IRValue, IRValue]  # and its index on each axis
-    first: int  # its offset from the first input of the row of taps
-    step: int  # inputs from pixel to pixel
-    ahead: int  # offset of the input that the next row of outputs reads; 0 if another tap reads it before
-    output: IRValue  # the flat index in its image of the first pixel
-    skip: int  # outputs from pixel to pixel
+    number: IRValue | int  # the flat index of the tap in the window
+    offset: IRValue | int  # the flat offset of its inputs from those of the first tap
+    input: IRValue  # the flat index of the input that the tile's first pixel reads
+    indices: tuple[IRValue, IRValue, IRValue]  # the index of that input on each axis
+    first: int  # the offset of that input from the first input of the row of taps
+    step: int  # the distance between the inputs of neighbouring pixels
+    ahead: int  # the offset of the input that the next row of outputs reads; 0 if another tap reads it before
+    output: IRValue  # the flat index of the tile's first pixel in its image
+    skip: int  # the distance between neighbouring pixels of the output
 
 
 def fetch(
@@ -299,7 +299,7 @@ def channelVectors(code: IRBuilder, channels: int) -> Iterator[tuple[int, int, i
 
 @contextmanager
 def inside(code: IRBuilder, *taps: tuple[AxisMap, IRValue | int, IRValue]) -> Iterator[None]:
-    """The body runs only where the taps have inputs."""
+    """Run the body only where the taps are inside the image."""
     with ExitStack() as stack:
         for line, tap, position in taps:
             known = (tap,) if isinstance(tap, int) else edgeTaps(line)

@@ -9,7 +9,7 @@ from puregraph.ops.native.llvm import jit
 from puregraph.ops.native.llvm.instructions import IRPointer, IRType, IRValue
 from puregraph.ops.native.llvm.irbuilder import IRBuilder
 
-APART = 16  # elements between positions, so that they do not share cache sets
+APART = 16  # elements of padding between positions, so that positions do not share cache sets
 
 
 class TileScratch:

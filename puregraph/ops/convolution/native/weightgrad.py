@@ -32,12 +32,12 @@ if TYPE_CHECKING:
     from puregraph.core.protocols import Strided
     from puregraph.ops.ir.value import Value
 
-GRAIN = 1 << 20  # multiplications that a task has at least
-MOST = 16  # tasks up to which the samples are split into parts
+GRAIN = 1 << 20  # fewest multiplications of a task
+MOST = 16  # the samples are split into parts until there are this many tasks
 FEW = 8  # input channels below which strips are copied
 NEAR = 24 << 10  # bytes of x and grad that a tile reads from one strip
 KEPT = 160 << 10  # bytes of sums that a task keeps
-WRITTEN = 8  # parts of a row of taps that are written one behind the other; more of them take a loop
+WRITTEN = 8  # maximum number of parts of a row of taps that are unrolled; more of them take a loop
 
 
 class WeightGradSplit(NamedTuple):
@@ -47,8 +47,8 @@ class WeightGradSplit(NamedTuple):
     rows: int  # elements of x in a tile
     tiles: int  # tiles of a task
     panels: int  # panels of output channels of a task
-    planes: int  # in a strip
-    high: int  # rows of a plane in a strip
+    planes: int  # planes of a strip
+    high: int  # rows of each plane of a strip
     parts: int
 
     @property

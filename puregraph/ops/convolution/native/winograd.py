@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from puregraph.core.protocols import Strided
 
 NEAR = 540 << 10  # bytes of transformed inputs that stay in L2
-MOST = 64  # tasks
+MOST = 64  # maximum number of tasks
 UNIT = 16  # filters that are packed together
 PACKING = 30  # cycles of a vector unit to transform a filter
 READING = 30  # cycles to load a transformed filter from memory
-FLOW = 6  # bytes from memory in a cycle
-FEW = 16  # tasks below which panels are distributed over several
+FLOW = 6  # bytes that memory delivers in a cycle
+FEW = 16  # with fewer tasks, the panels of a task are distributed over several
 CHAIN = 16  # products that are added sequentially
 CHAINS = 4  # chains whose sums are added sequentially
 LARGE, HEAVY = (
@@ -76,7 +76,7 @@ class WinogradSplit(NamedTuple):
 
     @property
     def chunks(self) -> int:
-        """In how many chunks the weight is packed and used where it is not kept, so that no chunk is large."""
+        """The number of chunks in which a weight that is not kept is packed and used, so that no chunk is large."""
         return min(self.panels, ceil(self.packed / LARGE))
 
     @property
@@ -92,7 +92,7 @@ class WinogradSplit(NamedTuple):
 
     @property
     def pitch(self) -> int:
-        """Elements from position to position of a panel, padded so that they differ in cache sets."""
+        """Elements between the positions of a panel, padded so that positions differ in cache sets."""
         return self.inChannels * self.width + APART
 
 

@@ -25,9 +25,9 @@ from puregraph.ops.native.llvm.registertranspose import transposed
 if TYPE_CHECKING:
     from puregraph.core.protocols import Strided
 
-MOST = 16  # tasks
+MOST = 16  # tasks beyond which the tiles are not split
 TILES = 28  # tiles that are transformed at a time
-WIDEST = 64  # input channels of a task
+WIDEST = 64  # maximum number of input channels of a task
 TAPS = 9
 
 
@@ -44,7 +44,7 @@ class WinogradWeightSplit(NamedTuple):
     block: int  # input channels of a task
     width: int  # output channels of a task
     rows: int  # input channels in registers
-    parts: int  # that the tiles are split into
+    parts: int  # parts that the tiles are split into
 
 
 def tilesOf(g: Geometry) -> tuple[int, int, int]:
@@ -53,7 +53,7 @@ def tilesOf(g: Geometry) -> tuple[int, int, int]:
 
 
 def planOf(g: Geometry) -> WinogradWeightSplit:
-    """The widest blocks and most rows that channels and registers allow, in parts until there are some 16 tasks."""
+    """The widest blocks and most rows that channels and registers allow, in enough parts for about 16 tasks."""
     lanes = jit.lanes(4)
     most = registers(lanes)
     vectors = next(v for v in (2, 3, 1) if g.o % (v * lanes) == 0)
