@@ -14,14 +14,13 @@
     def gather(y, x, index):  # on a GPU: the launches that put the result into y, or NotImplemented
         return [Launch("gather", TEXT, ...)]
 
-What passes of the compiler and of autodiff need to know of it is declared there too, by the decorators and `declare`:
-see `operation`.
+Properties that the passes of the compiler and of autodiff read are declared there too, by decorators and `declare`: see
+`operation`.
 
-The implementation for a GPU touches no data: it asks arrays for shape, dtype, strides and size, and describes launches,
-which run on CuPy's arrays, in a compiled step, or in the emulator. It takes the result first, a list where there are
-several.
-Where functions of numpy's protocols are all that a GPU needs, `@name.device` says so. Each decorator gives the Kernel
-back, so one name serves all.
+The GPU implementation reads no data, only shape, dtype, strides and size of arrays, and describes launches. They run on
+CuPy arrays, in a compiled step, or in the emulator. Its first argument is the result, or a list of several results.
+If the reference also runs on CuPy arrays, it is registered by `@name.device`. Each decorator returns the Kernel, so
+all implementations have the same name.
 """
 
 from __future__ import annotations
@@ -51,9 +50,9 @@ REFERENCE = "as its reference"
 
 
 class Halves(NamedTuple):
-    """The positions of arguments that are multiplied in 16 bits, (4, 0) being the first of argument 4.
+    """The positions of arguments that are multiplied in 16 bits; (4, 0) is the first element of argument 4.
 
-    As many `results`, from the first on, are of the same dtype; None: each as it is kept.
+    The first `results` results have the same dtype; None: each has the dtype that it is stored in.
     """
 
     factors: tuple[Any, ...]
@@ -93,20 +92,20 @@ class Kernel(ArrayOp):
             raise ValueError(f"there is a kernel {self.name} already; give this one another name")
 
     def fast(self, implementation: Callable[..., Any]) -> Kernel:
-        """Register the faster CPU implementation; it returns NotImplemented for what it does not handle."""
+        """Register the faster CPU implementation; it returns NotImplemented for arguments that it does not support."""
         return self.addImplementation("fast", implementation)
 
     def cuda(self, implementation: Callable[..., Any]) -> Kernel:
-        """Register what describes the launches that compute it on a GPU:
-        `implementation(out, *arguments)` gives a list of them, or NotImplemented for what it does not handle."""
+        """Register the GPU implementation: `implementation(out, *arguments)` returns a list of launches, or
+        NotImplemented for arguments that it does not support."""
         return self.addImplementation("cuda", implementation)
 
     def device(self, implementation: Callable[..., Any]) -> Kernel:
-        """Register a function of CuPy arrays, for what needs no launches of its own."""
+        """Register an implementation on CuPy arrays, for kernels without launches."""
         return self.addImplementation("device", implementation)
 
     def shape(self, rule: Callable[..., Any]) -> Kernel:
-        """Register the rule of its results' shapes and dtypes: (shape, dtype), or a list of pairs for several results.
+        """Register the shape rule, which returns (shape, dtype) of the result, or a list of pairs for several results.
         The rule reads only shapes and dtypes of the arguments."""
         self.shapeRule = rule
         return self
@@ -148,7 +147,7 @@ class Kernel(ArrayOp):
         return self.implementations.get("device", self.throughHost)(*arguments, **options)
 
     def launched(self, *arguments: object, **options: object) -> Any:
-        """The result of the launches that its implementation describes; NotImplemented where there are none."""
+        """The result computed by launches; NotImplemented if the GPU implementation does not support the arguments."""
         outline = self.shapeRule(*arguments, **options)  # type: ignore[misc]
         several = isinstance(outline, list)
         outs = [runner.empty(*one) for one in (outline if several else [outline])]
@@ -159,7 +158,7 @@ class Kernel(ArrayOp):
         return tuple(outs) if several else outs[0]
 
     def throughHost(self, *arguments: object, **options: object) -> Any:
-        """The reference on copies of the arguments; arrays among its results go to the GPU."""
+        """Run the reference on host copies of the arguments; arrays among its results are copied to the GPU."""
         arguments, options = eachLeaf(bringHome, (arguments, options))
         return eachLeaf(sendBack, self.reference(*arguments, **options))
 
@@ -176,7 +175,7 @@ def kernel(reference: Callable[..., Any]) -> Kernel:
 
 
 class CompositeKernel(Kernel):
-    """A function that a compiled step takes as one call, and that everything else sees through to what it calls."""
+    """A Kernel composed of other functions: one call in a compiled step if possible, otherwise the calls it makes."""
 
     def __call__(self, *arguments: Any, **options: object) -> Any:
         tracer = tracerOf(arguments)
@@ -195,7 +194,7 @@ def compositeKernel(reference: Callable[..., Any]) -> CompositeKernel:
 
 
 def useFast(wanted: bool) -> ExitStack:
-    """Allow fast CPU implementations in this thread, or not; as `with useFast(False):` until the block ends."""
+    """Allow or forbid fast CPU implementations in this thread; with `with useFast(False):` until the block ends."""
     undo = ExitStack()
     undo.callback(setattr, allowed, "fast", allowed.fast)
     allowed.fast = wanted
@@ -210,7 +209,7 @@ def holdsDeviceArray(value: object) -> bool:
 
 
 def eachLeaf(function: Callable[[Any], Any], value: object) -> Any:
-    """The value with a function applied to all that its tuples, lists and dicts hold."""
+    """The value with a function applied to every leaf of its nested tuples, lists and dicts."""
     if isinstance(value, dict):
         return {key: eachLeaf(function, part) for key, part in value.items()}
     if isinstance(value, (tuple, list)):

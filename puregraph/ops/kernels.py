@@ -8,7 +8,7 @@ from puregraph.ops.random.reference import normal, uniform
 from puregraph.ops.reduction.reference import logSoftmax, logSumExp, moments, softmax, unbroadcast
 from puregraph.ops.reduction.windowsum import windowSum
 
-__path__: list[str] = []  # modules of this name, as they were before, are those of `core.moved`
+__path__: list[str] = []  # former submodules are found through `core.moved`
 __all__ = [
     "attend",
     "attendGrad",

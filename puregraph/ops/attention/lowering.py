@@ -61,7 +61,7 @@ def lowerAttend(call: Call, workspace: LoweringWorkspace) -> list[KernelCall] | 
 
 @op(attendGrad).lower
 def lowerAttendGrad(call: Call, workspace: LoweringWorkspace) -> list[KernelCall] | None:
-    """The gradients dq, dk, dv; for the gradient of a mask see `decompose.attention`."""
+    """The gradients dq, dk, dv; for the gradient of a mask see `attention.decomposition`."""
     grad, q, k, v, mask, lse, rest, causal, scale, ofMask = call.arguments
     if ofMask or len(call.outs) != 3 or not isSingle(grad, q, k, v, lse, rest, *call.outs):
         return None

@@ -1,4 +1,4 @@
-"""Flash attention: the native implementations of `kernels.attention`: online softmax over blocks of keys.
+"""Flash attention: the native implementations of `attention.reference`: online softmax over blocks of keys.
 
 It is vectorised along queries, so that the running maximum and the sum of exponentials of each stay in a lane, without
 horizontal reductions. Elements of keys and values are read in order and broadcast; only the queries are transposed.

@@ -1,4 +1,4 @@
-"""C words: names that mean something in the text of a kernel, so that no variable there may have them."""
+"""C words: names with a meaning in the text of a kernel, which its variables must not have."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class Term:
 
 POOL: WeakValueDictionary[Any, Term] = WeakValueDictionary()
 LOCK = Mutex()
-REMEMBERED = 512  # formulas whose results are kept, in each cache of formulas
+REMEMBERED = 512  # size of each cache of formulas
 Build = Callable[..., Term]
 
 
@@ -63,7 +63,7 @@ def _pooled(op: str, args: tuple[Term, ...], value: object) -> Term:
         if pooled is None:
             pooled = Term()
             pooled.op, pooled.args, pooled.value = op, args, value
-            pooled = POOL.setdefault(key, pooled)  # a signal's handler may have made it meanwhile
+            pooled = POOL.setdefault(key, pooled)  # a signal handler may have made it meanwhile
         return pooled
 
 
@@ -275,7 +275,7 @@ def _constant(op: str, a: Term, b: Term) -> Term:
         if math.isfinite(value):
             return leaf(int(value) if isinstance(value, bool) else value)
     except (OverflowError, ZeroDivisionError, ValueError):
-        pass  # left for the machine, which has infinities
+        pass  # evaluated at run time, where the result is inf or nan
     return term(op, a, b)
 
 
@@ -291,7 +291,7 @@ def loose(op: str, *args: Term) -> Term:
         case "-", (Term(op="number", value=0), a):
             return loose("neg", a)
         case "*" | "/", (a, b) if _isGuarded(a):
-            return _outside(a, lambda a: loose(op, a, b))  # there it guards the whole product
+            return _outside(a, lambda a: loose(op, a, b))  # the guard then encloses the entire product
         case "*", (a, b) if _isGuarded(b):
             return _outside(b, lambda b: loose(op, a, b))
         case "+" | "-", (a, b) if _alike(a, b):
@@ -320,7 +320,7 @@ def loose(op: str, *args: Term) -> Term:
             return loose("*", number, a)
         case "*", (Term(op="number") as number, Term(op="*", args=(Term(op="number") as other, a))):
             both = neat("*", number, other)
-            if both.op == "number" and 1e-30 < abs(both.value) < 1e30:  # what float32 can hold
+            if both.op == "number" and 1e-30 < abs(both.value) < 1e30:  # within the range of float32
                 return loose("*", both, a)
         case "*", (a, Term(op="*", args=(Term(op="number") as number, b))) | (
             Term(op="*", args=(Term(op="number") as number, a)),
@@ -349,7 +349,7 @@ def _outside(t: Term, build: Callable[[Term], Term]) -> Term:
 
 
 def _times(t: Term) -> tuple[Term, Term]:
-    """The number that a term begins with, and the rest."""
+    """The numeric factor of a term, 1 or -1 without one, and the other factor."""
     if t.op == "neg":
         return leaf(-1), t.args[0]
     return (t.args[0], t.args[1]) if t.op == "*" and t.args[0].op == "number" else (ONE, t)
@@ -366,7 +366,7 @@ TRUTHS = {
     "or": (True, True),
     "not": (True,),
     "where": (True, False, False),
-}  # others: none
+}  # which arguments are truth values; of other operations none
 
 
 def lower(op: str, *args: Term) -> Term:

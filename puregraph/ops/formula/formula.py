@@ -33,7 +33,7 @@ Part = Union[str, float, "Formula"]
 
 
 class Formula:
-    """An elementwise expression of named arrays; its functions and their derivatives are in `table.TABLE`.
+    """An elementwise expression of named arrays; its functions and their derivatives are in `optable.TABLE`.
 
     Formulas are immutable values: equal expressions compare equal. Results have the promoted type of the float
     arguments (16-bit floats are computed in float32 and rounded once); ints, bools and Python numbers are converted to
@@ -57,7 +57,7 @@ class Formula:
 
     def __call__(self, /, *, out: Any | None = None, **arrays: Any) -> AnyArray:
         names = self.names
-        if "out" in names:  # a variable like any other
+        if "out" in names:  # then it is a variable
             arrays["out"], out = out, None
         if arrays.keys() != set(names):
             raise FormulaError(
@@ -77,13 +77,13 @@ class Formula:
         return _function(self, self.names if names is None else tuple(names))
 
     def derivative(self, name: str) -> Formula:
-        """The partial derivative by one variable, a Formula again; of any order, if taken again and again."""
+        """The partial derivative by one variable, as a Formula, which can be differentiated again."""
         return self.differential(**{name: 1})
 
     def differential(self, /, **changes: Part) -> Formula:
         """dy = sum over x of dy/dx dx, for given changes dx of variables: the derivative along a direction.
 
-        In one sweep forward, so that all orders share their parts, and the n-th grows as n^2 only.
+        It takes one forward sweep. Derivatives of all orders share subexpressions, so the n-th grows only as n^2.
 
         Raises    FormulaError where a function has no derivative (by the order of a polygamma)
         """
@@ -94,8 +94,8 @@ class Formula:
     ) -> dict[str, Formula]:
         """The derivatives by several variables, times `seed`, in one sweep back over shared subexpressions.
 
-        With `output`, a name, they read the formula's own value from that variable, not computing it again.
-        Branches are differentiated one by one: what a condition discards cannot make the result nan.
+        With `output`, they read the formula's value from the variable of that name instead of computing it again.
+        Branches are differentiated separately: a discarded branch cannot make the result nan.
 
         Raises    FormulaError where a function has no derivative (by the order of a polygamma), or `output` is taken
         """
@@ -114,9 +114,9 @@ class Formula:
         return formulaOf(rebuild(self.term, {leaf(name): _term(part) for name, part in parts.items()}, neat))
 
     def cuda(self, output: str = "y", T: str = "T") -> str:
-        """The body of a cupy.ElementwiseKernel that assigns `output`; `T` is the C type of all in between.
+        """The body of a cupy.ElementwiseKernel that assigns `output`; `T` is the C type of intermediate values.
 
-        A variable whose name is a word of C++ or CUDA, as `float` is, has an underscore behind it there.
+        A variable named like a word of C++ or CUDA, such as `float`, gets an underscore appended.
         """
         return cudaFrom([self], [output], T)
 
@@ -202,7 +202,7 @@ def floatText(value: float) -> str:
 
 
 def wholeText(value: float) -> str:
-    """An integer of up to 64 bits as C has it: the least one of 64 bits has no literal."""
+    """An integer of up to 64 bits in C; the smallest one has no literal and is written as a difference."""
     number = int(value)
     return "(-9223372036854775807ll - 1)" if number == -1 << 63 else f"{number}{'ll' if number < 1 << 63 else 'ull'}"
 
@@ -222,7 +222,7 @@ def preambleFrom(formulas: Sequence[Formula], T: str = "T") -> str:
 
 @lru_cache(maxsize=REMEMBERED)
 def formulaOf(term: Term) -> Formula:
-    """The Formula that a term is."""
+    """A term as a Formula."""
     self = object.__new__(Formula)
     self.term = term
     return self
@@ -243,7 +243,7 @@ def _term(part: Part) -> Term:
 
 # ---- derivatives: one sweep, back or forward, in which each adjoint or tangent is a value under a guard ----
 
-Guard = Term | None  # where the value counts, elsewhere it is 0; None: everywhere
+Guard = Term | None  # the condition under which a value counts; it is 0 elsewhere; None: always
 
 
 @lru_cache(maxsize=REMEMBERED)
@@ -287,7 +287,7 @@ def _pulled(t: Term, i: int, g: Term) -> Term:
 
 
 def _guarded(guard: Guard, value: Term) -> tuple[Guard, Term]:
-    """where(p, value, 0) under a guard is the value under `guard and p`."""
+    """A value under a guard, with where(p, value, 0) rewritten as the value under `guard and p`."""
     if value.op == "where" and value.args[2] is ZERO:
         p, value, _ = value.args
     elif value.op == "where" and value.args[1] is ZERO:
@@ -305,7 +305,7 @@ def _opposite(p: Term) -> Term:
 
 
 def _merged(parts: list[tuple[Guard, Term]]) -> dict[Guard, Term]:
-    """The sum by guards; what goes through both branches of one condition becomes where(p, ..., ...)."""
+    """The sum of the values under each guard; values under p and under not p are combined as where(p, ..., ...)."""
     total: dict[Guard, Term] = {}
     while parts:
         (guard, value), parts = parts[0], parts[1:]
@@ -330,7 +330,7 @@ def _total(parts: dict[Guard, Term]) -> Term:
 
 
 def _joined(parts: list[tuple[Guard, Term]]) -> tuple[Guard, Term]:
-    """The sum as one value under one guard."""
+    """The sum of values under guards, as one value under one guard."""
     total = _merged(parts)
     if len(total) == 1:
         return next(iter(total.items()))
@@ -347,8 +347,8 @@ ATOM = 9
 LEVELS = {"or": 1, "and": 2, "not": 3, **dict.fromkeys(("<", "<=", ">", ">=", "==", "!="), 4)}
 LEVELS |= {"+": 5, "-": 5, "*": 6, "/": 6, "//": 6, "%": 6, "neg": 7, "pow": 8}
 C_NUMBERS = {"inf": "INFINITY", "-inf": "-INFINITY", "nan": "NAN"}
-SHORT = 60  # the most terms of a text that is one expression
-LINE = 25  # in a longer one, what is shared or longer than this gets a name
+SHORT = 60  # maximum number of terms of a text that is a single expression
+LINE = 25  # in a longer text, terms that are shared or longer than this get a name
 
 
 def _c(t: Term) -> str:
@@ -363,7 +363,7 @@ def _spell(
     taken: set[str],
     kept: set[Term],
 ) -> tuple[list[str], list[str]]:
-    """The declarations of what gets a name, because it is kept, mentioned again or long; and the results."""
+    """Declarations of the terms that get a name, because they are kept, shared or long; then the texts of the roots."""
     order = walk(*roots)
     count: Counter[Term] = Counter()
     for t in order:

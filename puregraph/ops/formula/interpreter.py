@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 BOOL = np.dtype(bool)
 HINT = "Convert them with .astype('float32')"
-BLOCK = 1 << 17  # elements; larger numpy arrays are worked on in pieces, which stay in the cache
+BLOCK = 1 << 17  # elements of a block: larger numpy arrays are computed in blocks, which stay in the cache
 
 
 def select(c: Any, a: Any, b: Any) -> AnyArray:
@@ -32,7 +32,7 @@ def select(c: Any, a: Any, b: Any) -> AnyArray:
 
 
 def exact(function: Any) -> Any:
-    """A function that rounds, without effect on integers and booleans."""
+    """A rounding function that leaves integers and booleans unchanged."""
 
     def rounded(x: Any, out: Any | None = None) -> Any:
         return function(x, out=out) if x.dtype.kind == "f" else np.bitwise_or(x, x, out=out)
@@ -47,9 +47,9 @@ class EvalPlan(NamedTuple):
     """The part of an evaluation that depends on the arguments' dtypes."""
 
     casts: list[int]  # the registers to convert
-    work: np.dtype[Any] | None  # the float type to compute in; None: each operation in numpy's own, for integers
+    work: np.dtype[Any] | None  # the float type to compute in; None: each operation in numpy's type, for integers
     rest: list[Any]  # the registers after the arguments: numbers, then workspace for results
-    back: np.dtype[Any] | None  # the float type of the results, if it is another
+    back: np.dtype[Any] | None  # the float type of the results, if it differs from `work`
     results: list[np.dtype[Any]]  # the dtypes of the results
 
 
@@ -81,7 +81,7 @@ class Interpreter:
         self.direct = bool(self.steps) and type(self.steps[-1][0]) is np.ufunc and self.logical == [False]
         self.reads = [{registers[t] for t in walk(root) if t.op == "name"} for root in roots]
         asNumber = {a for t in order for a, truth in zip(t.args, _truths(t)) if not truth}.union(roots)
-        self.numeric = [leaf(name) in asNumber for name in names]  # what is only a condition may stay bool
+        self.numeric = [leaf(name) in asNumber for name in names]  # a value used only as a condition may stay bool
         self.plans: dict[tuple[Any, ...], EvalPlan] = {}
 
     def __call__(self, *arrays: Any, out: Sequence[Any] | None = None) -> Sequence[Any]:

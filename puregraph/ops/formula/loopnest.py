@@ -11,9 +11,9 @@
 is a softmax: each row is read from memory once. A line is a formula of what stands above it, or a Reduce of it over
 some axes. Operands have a stride in elements for each axis; 0 broadcasts them.
 
-What does not depend on the machine is here: the axes are ordered and collapsed, a reduction of many elements to few
-results is split into parts that a second nest reduces, in a fixed order. `native.ops.nestcode` and `cuda.nests` write
-the code.
+This module has the transformations that do not depend on the machine: axes are ordered and collapsed, and a reduction
+of many elements to few results is split into parts, which a second nest reduces in a fixed order.
+`native.nests.nestcode` and `cuda.nests` write the code.
 """
 
 from __future__ import annotations
@@ -95,12 +95,12 @@ def ordered(nest: LoopNest) -> LoopNest:
 
 
 def lone(operands: Mapping[str, Operand]) -> dict[str, Operand]:
-    """Operands of a space without axes, for one of a single number."""
+    """Operands of a space without axes as operands of the space (1,)."""
     return {k: o._replace(strides=(0,)) for k, o in operands.items()}
 
 
 def collapsed(nest: LoopNest) -> LoopNest:
-    """Neighbouring axes as one, where that is all the same to every operand and reduction."""
+    """The nest with neighbouring axes merged where every operand and reduction allows it."""
     named = {int(n[4:]) for _, x in nest.lines if isinstance(x, Formula) for n in x.names if isAxis(n)}
     operands = [*nest.loads.values(), *nest.stores.values()]
     groups = [[0]]
@@ -115,7 +115,7 @@ def collapsed(nest: LoopNest) -> LoopNest:
 
 
 def rearranged(nest: LoopNest, groups: list[list[int]]) -> LoopNest:
-    """The nest with new axes, each collapsed from some of its own; an axis in no group has length one and goes."""
+    """The nest with a new axis for each group of its axes; axes in no group have length one, and are dropped."""
     to = {a: i for i, group in enumerate(groups) for a in group}
 
     def line(x: Formula | Reduce) -> Formula | Reduce:
@@ -166,7 +166,7 @@ def chunked(nest: LoopNest, axis: int, size: int) -> LoopNest:
 
 
 def varying(nest: LoopNest, axes: frozenset[int]) -> dict[str, bool]:
-    """Per name: true if it varies along the axes."""
+    """For each name, True if it varies along the axes."""
     varies = {k: any(o.strides[a] for a in axes) for k, o in nest.loads.items()}
     for name, x in nest.lines:
         if isinstance(x, Reduce):
@@ -190,7 +190,7 @@ def needed(
 
 
 def compact(nest: LoopNest, lead: int, kept: Iterable[int], scratch: Callable[[int], Any]) -> tuple[Operand, int]:
-    """Memory for `lead` elements at each position of the kept axes, and how many positions there are."""
+    """An operand with memory for `lead` elements at each position of the kept axes, and the number of positions."""
     strides, step = [0] * len(nest.space), 1
     for a in sorted(kept, reverse=True):
         strides[a], step = step, step * nest.space[a]
@@ -215,7 +215,7 @@ def parted(nest: LoopNest, axes: frozenset[int], size: int, scratch: Callable[[i
 def besides(
     nest: LoopNest, rows: frozenset[int], block: int, scratch: Callable[[int], Any]
 ) -> tuple[LoopNest, LoopNest]:
-    """A nest over rows that keeps, for each block of them, reductions over them; and one that reduces these."""
+    """A nest over rows that also stores reductions over each block of rows, and one that reduces these."""
     outer = frozenset(range(len(nest.space))) - rows
     reductions = {n: x for n, x in nest.lines if isinstance(x, Reduce) and x.axes != rows}
     if any(x.axes != outer for x in reductions.values()):
@@ -251,7 +251,7 @@ def joined(
     front: int | None,
     scratch: Any,
 ) -> tuple[LoopNest, LoopNest]:
-    """The nest with partial results of its reductions stored, and the nest that reduces these and goes on."""
+    """The nest that stores partial results of the reductions, and the nest that reduces these and computes the rest."""
     parts, seconds = {}, {}
     for n in reductions:
         operand, count = compact(nest, blocks, kept, scratch)
@@ -345,7 +345,7 @@ def saved(shape: ReducedNest) -> dict[str, int]:
             seen.add(name)
             x = shape.lines[name]
             if isinstance(x, Formula) and HEAVY & {t.op for t in walk(x.term)} and first.setdefault(name, p) < p:
-                again.add(name)  # it is at hand, and its own operands are not wanted for it
+                again.add(name)  # it has been computed, so its operands are not needed
             else:
                 stack += [x.of] if isinstance(x, Reduce) else x.names
     return {n: p for n, p in first.items() if n in again}

@@ -11,7 +11,7 @@ import numpy as np
 
 from puregraph.ops import special
 
-OPERATORS: dict[str, Callable[..., Any]] = {  # those that are operators of Python
+OPERATORS: dict[str, Callable[..., Any]] = {  # functions that are operators of Python
     "+": operator.add,
     "-": operator.sub,
     "*": operator.mul,
@@ -26,12 +26,12 @@ class OpRow(NamedTuple):
 
     numpy: Any  # a numpy function; or a formula of a, b, c, for all languages
     cuda: str | None
-    pulls: tuple[str | None, ...]  # where(p, ..., 0) is a guard: nothing outside it can spoil the sum, not even 0 * inf
-    onnx: str | None  # the operator; None where ONNX composes it of others
+    pulls: tuple[str | None, ...]  # where(p, ..., 0) is a guard: a discarded branch adds exactly 0, even if it is nan
+    onnx: str | None  # the operator; None if it is composed of others in ONNX
 
 
 def row(numpy: Any, cuda: str | None, *pulls: str | None, onnx: str | None = None) -> OpRow:
-    """An OpRow, one pull for each argument; None where no derivative is known."""
+    """An OpRow with a gradient for each argument; None where no derivative is known."""
     return OpRow(numpy, cuda, pulls, onnx)
 
 
@@ -43,7 +43,7 @@ def series(coefficients: list[float], x: str) -> str:
     return text
 
 
-# For derivatives that would lose all digits: of sinc near 0, over a, in a^2; of erfcx far away, in 1 / (2 a^2)
+# Series where derivatives cancel: of sinc near 0, divided by a, in a^2; of erfcx for large a, in 1 / (2 a^2)
 SINC = series([(-1) ** k * 2 * k * math.pi ** (2 * k) / math.factorial(2 * k + 1) for k in range(1, 13)], "a * a")
 ERFCX = series([float((-1) ** k * math.prod(range(1, 2 * k + 2, 2))) for k in range(13)], "t")
 
@@ -139,7 +139,7 @@ TABLE = {
         "where(a == 0 and b <= -1, 0, g * log1p(b))",
         "where(a == 0 and b == -1, 0, g * (a / (1 + b)))",
     ),
-    "logit": row(  # near 1/2, where it is 0, the logarithm of a quotient would be all rounding
+    "logit": row(  # near 1/2, where it is 0, the logarithm of a quotient would cancel
         "where(abs(a - 0.5) < 0.25, 2 * arctanh(2 * a - 1), log(a / (1 - a)))", None, "g / (a * (1 - a))"
     ),
     "sigmoid": row("1 / (1 + exp(-a))", None, "g * (y * (1 - y))", onnx="Sigmoid"),
@@ -186,7 +186,7 @@ TABLE = {
     "trigamma": row("polygamma(1, a)", None, "g * polygamma(2, a)"),
     "polygamma": row(special.polygamma, "polygamma({0}, {1})", None, "g * polygamma(a + 1, b)"),
     "iv": row(
-        "exp(minimum(abs(b), 80)) * ive(a, b) * exp(maximum(abs(b) - 80, 0))",  # the exponential alone may be inf
+        "exp(minimum(abs(b), 80)) * ive(a, b) * exp(maximum(abs(b) - 80, 0))",  # exp(abs(b)) may overflow
         None,
         None,
         "g * (0.5 * (iv(a - 1, b) + iv(a + 1, b)))",
@@ -197,7 +197,7 @@ FUNCTIONS = sorted(name for name in TABLE if name.isidentifier() and name not in
 ALIASES = {"max": "maximum", "min": "minimum", "clamp": "clip", "arctan2": "atan2", "expit": "sigmoid"}
 ALIASES |= {name.replace("arc", "a"): name for name in TABLE if name.startswith("arc")}
 CONSTANTS = {"pi": math.pi, "e": math.e, "inf": math.inf}
-INTEGERS = {  # C of what is exact in the arithmetic of one dtype of integers, by functions of integers.h
+INTEGERS = {  # C of the operations that are exact in integer arithmetic, with functions of integers.h
     **{op: TABLE[op].cuda or "" for op in ("<", "<=", ">", ">=", "==", "!=", "and", "or", "not", "where")},
     **dict.fromkeys(("floor", "ceil", "round", "trunc"), "{0}"),
     "+": "plus({0}, {1})",
@@ -211,7 +211,7 @@ INTEGERS = {  # C of what is exact in the arithmetic of one dtype of integers, b
     "maximum": "{0} > {1} ? {0} : {1}",
     "minimum": "{0} < {1} ? {0} : {1}",
 }
-BOOLEANS = {"+": "or", "*": "and", "maximum": "or", "minimum": "and"}  # what numpy's arithmetic of booleans is
+BOOLEANS = {"+": "or", "*": "and", "maximum": "or", "minimum": "and"}  # numpy's arithmetic of booleans
 LOGICAL = {"<", "<=", ">", ">=", "==", "!=", "and", "or", "not", "isnan", "isfinite", "isinf"}  # these give bools
 ALLOWED = (
     "a formula may have names, numbers, pi, e, inf, + - * / // % **, comparisons, and, or, not, a if c else b, "

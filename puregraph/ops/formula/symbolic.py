@@ -1,4 +1,4 @@
-"""Symbolic: the elements of a formula of integers where some are sizes with symbols, ahead of any data."""
+"""Symbolic: evaluate integer formulas of shapes with symbolic sizes, ahead of any data."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ EXACT = {
 
 
 class UnknownError(Exception):
-    """The elements depend on what the symbols stand for."""
+    """The elements depend on the values of symbols."""
 
 
 def symbolicValue(root: Term, values: dict[str, AnyArray]) -> AnyArray | None:

@@ -1,4 +1,4 @@
-"""Ufuncs: what is elementwise in numpy, as formulas, for derivatives and for ONNX; values are numpy's own."""
+"""Ufuncs: numpy's elementwise functions as formulas, for derivatives and ONNX; numpy computes the values itself."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def textsOf() -> dict[Any, str]:
-    """Every ufunc, and what else is pointwise, as a formula of a, b and c."""
+    """The formula of every ufunc, and of other pointwise functions, in the variables a, b and c."""
     texts = {
         np.square: "square(a)",
         np.reciprocal: "reciprocal(a)",
@@ -51,5 +51,5 @@ TEXTS = textsOf()
 
 @cache
 def ufuncFormula(function: ArrayFunction) -> Formula | None:
-    """The formula of a ufunc; None where there is none."""
+    """The formula of a function of numpy; None if it has none."""
     return Formula(TEXTS[function]) if function in TEXTS else None

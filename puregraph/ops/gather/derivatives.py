@@ -1,4 +1,4 @@
-"""The derivatives of what reads elements by index, and of what writes them."""
+"""Derivatives of functions that read or write elements by index."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ op(np.shares_memory, np.may_share_memory).declare(constant=True)
 
 @op(operator.getitem).adjoint
 def getitemRule(g, y, x, key):
-    """Back to the positions that were read."""
+    """Add the gradient at the positions that were read."""
     return putAt(g, key, x.shape)
 
 
 @op(np.take).adjoint
 def takeRule(g, y, a, indices, axis=None):
-    """Back to the positions that were read."""
+    """Add the gradient at the positions that were read."""
     if axis is None:
         return putAt(g, (indices,), (a.size,)).reshape(a.shape)
     return putAt(g, (slice(None),) * (axis % a.ndim) + (indices,), a.shape)
@@ -50,17 +50,17 @@ def traceRule(g, y, a, offset=0, axis1=0, axis2=1):
 
 @op(np.diag).adjoint
 def diagRule(g, y, v, k=0):
-    """Out of a diagonal, or onto it."""
+    """Read the gradient's diagonal for a vector v; write the gradient to the diagonal of a matrix v."""
     return np.diagonal(g, k) if v.ndim == 1 else movedBack(np.diagonal, g, y, (v, k))[0]
 
 
 @op(putAt).adjoint
 def putAtRule(g: AnyArray, y: AnyArray, arguments: tuple, options: dict, needs: tuple) -> tuple[AnyArray | None, ...]:
-    """The gradient at the written positions."""
+    """dg is the gradient at the positions that were written."""
     return g[arguments[1]], None, None
 
 
 @op(setAt).vjp
 def setAtRule(g, y, x, key, new):
-    """To what was kept, and to what was written over the rest."""
+    """dx is the gradient with zeros at the written positions; dnew is the gradient there."""
     return setAt(g, key, 0), None, fit(g[key], new)

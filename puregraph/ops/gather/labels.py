@@ -102,7 +102,7 @@ def classIndex(labels, classes, ignored=None):
 
 @classIndex.bounds
 def classIndex(labels, classes, ignored=None):
-    """Classes, or the label that counts as none."""
+    """Each label is a class, or the ignored label."""
     return labels, 0, classes, None if ignored is None else int(ignored)
 
 

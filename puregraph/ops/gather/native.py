@@ -1,7 +1,7 @@
-"""Gather and scatter-add: the native implementations of `kernels.scatter`.
+"""Gather and scatter-add: the native implementations of `gather.reference`.
 
-Indices are integers of 64 bits. One that is out of range, below -1 or above the last, counts as -1, and the flag
-`fault` is set, by which the run is refused.
+Indices are 64-bit integers. An index that is out of range, below -1 or above the last row, counts as -1 and sets the
+flag `fault`; the run is then refused.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from puregraph.core.protocols import AnyArray, Strided
     from puregraph.ops.ir.value import Value
 
-CHUNK = 1 << 14  # elements that a task reads or writes, at least
-FAR = 1 << 11  # the same for gathered rows
-PARTS = 16  # of a table that is larger than the rows added to it
-COLUMNS = 64  # of a table that a task adds to, where columns are split
+CHUNK = 1 << 14  # elements that a task reads or writes
+FAR = 1 << 11  # elements that a task gathers
+PARTS = 16  # parts of the rows of a table, if it has more rows than are added
+COLUMNS = 64  # columns of a table that a task adds to, if columns are split
 
 
 def taskRows(count: int, width: int, most: int = CHUNK) -> int:
-    """The number of rows of a width in a task."""
+    """The number of rows in a task, for rows of `width` elements."""
     return max(1, min(count, most // max(width, 1)))
 
 

@@ -74,13 +74,13 @@ def gather(y, table, index):
 
 @gather.bounds
 def gather(table, index):
-    """Rows, or -1."""
+    """Each index is a row, or -1."""
     return index, -1, table.shape[0]
 
 
 @gather.adjoint
 def gather(g, y, table, index):
-    """Back to the rows that were read."""
+    """Add the gradient to the rows that were read."""
     return scatterAdd(g, index, table.shape[0])
 
 
@@ -215,19 +215,19 @@ def scattered(dtable, base, grad, index, rows):
 
 @scatterAdd.bounds
 def scatterAdd(grad, index, rows):
-    """Rows, or -1."""
+    """Each index is a row, or -1."""
     return index, -1, rows
 
 
 @scatterAdd.adjoint
 def scatterAdd(g, dtable, grad, index):
-    """The rows that were added to."""
+    """The gradient's rows that were added to."""
     return gather(g, index)
 
 
 @scatterAdd.samples
 def scatterAdd(grad, index, rows):
-    """All tables are one, in which each sample has its rows."""
+    """One table for each sample, computed as a single table with separate rows for each."""
     n = len(grad)
     first = (np.cumsum(np.ones_like(index, shape=(n,))) - 1).reshape(n, *(1,) * (index.ndim - 1)) * rows
     dtable = scatterAdd(grad, np.where(index < 0, -1, index + first), n * rows)
@@ -239,7 +239,7 @@ scatterAdd.declare(halves=ANYFLOATS, sampled=2)
 
 RANGE = 4096  # rows whose positions one block sorts
 WINDOW = 32  # positions that one thread sums
-BUSY = 1 << 22  # this many additions keep a large GPU busy even so
+BUSY = 1 << 22  # with fewer additions, windows are a quarter as long, so that there are more threads
 
 
 @kernel
@@ -264,7 +264,7 @@ def addAt(values, index, size):
 
 @addAt.cuda
 def addAt(y, values, index, size):
-    """A warp takes a row; values for one index are added one after the other, in their order."""
+    """A warp computes a row; values for the same index are added one after the other, in order."""
     if not isContiguous(y) or not areAlike(y, values):
         return NotImplemented
     if not y.size:
@@ -279,7 +279,7 @@ def addAt(y, values, index, size):
 
 @addAt.adjoint
 def addAt(g, y, values, index):
-    """The values at these positions."""
+    """The gradient at the positions that were added to."""
     return valuesAt(g, index)
 
 
@@ -353,13 +353,13 @@ def takeClass(y, x, labels):
 
 @takeClass.bounds
 def takeClass(x, labels):
-    """Classes, or -1."""
+    """Each label is a class, or -1."""
     return labels, -1, x.shape[1]
 
 
 @takeClass.adjoint
 def takeClass(g, y, x, labels):
-    """Back to the classes that were read."""
+    """Put the gradient at the classes that were read."""
     return putClass(g, labels, x.shape[1])
 
 
@@ -423,13 +423,13 @@ def putClass(dx, values, labels, classes):
 
 @putClass.bounds
 def putClass(values, labels, classes):
-    """Classes, or -1."""
+    """Each label is a class, or -1."""
     return labels, -1, classes
 
 
 @putClass.adjoint
 def putClass(g, y, values, labels):
-    """The classes that were put."""
+    """The gradient at the classes that were written."""
     return takeClass(g, labels)
 
 

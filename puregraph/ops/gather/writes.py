@@ -1,4 +1,4 @@
-"""Writing by index as functions that give another array: what rules and Variables use in place of x[key] = new."""
+"""Functional writes by index, which return a new array; rules and Variables use them instead of x[key] = new."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def putAt(g: Any, key: Any, shape: Any) -> AnyArray:
 
 
 def isBasic(key: object) -> bool:
-    """True if an index names no position twice: slices, integers and masks."""
+    """True if an index cannot select a position twice: it has only slices, integers and masks."""
     parts = key if type(key) is tuple else (key,)
     return all(isinstance(part, (int, slice, type(None), type(Ellipsis))) or isMask(part) for part in parts)
 
@@ -49,9 +49,9 @@ def isMask(part: Any) -> bool:
 
 
 def setAt(x: Any, key: Any, new: Any) -> Any:
-    """x with y[key] = new, as another array.
+    """A copy y of x with y[key] = new.
 
-    Shapes    x (any), new as x[key], or what spreads to it -> y as x
+    Shapes    x (any), new as x[key], or broadcast to it -> y as x
     """
     tracer = tracerOf((x, new))
     if tracer is not None:
@@ -64,9 +64,9 @@ def setAt(x: Any, key: Any, new: Any) -> Any:
 def movedBack(
     function: Any, g: Any, y: Any, arguments: tuple, options: dict[str, Any] | None = None, at: int = 0
 ) -> Any:
-    """The gradients of a function that only moves elements of argument `at`: added where they came from."""
+    """The gradients of a function that only moves elements of argument `at`: each is added at its source."""
     x = dataOf(arguments[at])
-    positions = np.cumsum(np.ones_like(x, dtype=np.intp)).reshape(x.shape) - 1  # where x is, on a GPU too
+    positions = np.cumsum(np.ones_like(x, dtype=np.intp)).reshape(x.shape) - 1  # on the device of x
     read = function(*arguments[:at], positions, *arguments[at + 1 :], **(options or {}))
     pairs = zip(g, read) if type(y) is tuple else [(g, read)]
     placed = [putAt(part, (dataOf(p),), (x.size,)) for part, p in pairs if part is not None]

@@ -36,7 +36,7 @@ class Bounds(NamedTuple):
 
     @property
     def record(self) -> list[int]:
-        """The record that `native.guard` reads, without the address."""
+        """The record that `nests.inputchecks` reads, without the address."""
         axes = axesOf(self.value)
         layout = [n for axis in [(1, 0)] * (inputchecks.AXES - len(axes)) + axes for n in axis]
         return [0, self.low, self.limit, self.ignored or 0, int(self.ignored is not None), *layout]

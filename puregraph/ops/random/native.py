@@ -1,4 +1,4 @@
-"""Philox: the uniform random numbers of `kernels.random` in native code, equal to the last bit.
+"""Philox: the uniform random numbers of `random.reference` in native code, equal to the last bit.
 
 Block b of four words of 64 bits is ten rounds of the counter (b + 1, 0, counter, 0) under the key (key, 0).
 
@@ -25,7 +25,7 @@ FORMS = {"f32": ("i32", 8, 24), "f64": ("i64", 4, 53)}  # integers that floats a
 
 
 def uniform(y: Strided, count: int, key: object, counter: Any, kind: str = "f32") -> list[KernelCall]:
-    """y[i] for i < count as `random.uniform`; key and counter are read from memory as it runs."""
+    """y[i] for i < count as `reference.uniform`; key and counter are read from memory as it runs."""
     slots = {"y": y, "count": count, "key": key, "counter": counter}
     return [KernelCall(f"uniform {count}", kind, partial(writeUniform, kind), slots, -(-count // CHUNK))]
 

@@ -1,4 +1,4 @@
-"""Recurrent cells: the native implementations of `kernels.recurrent`: a task runs some samples through all time steps.
+"""Recurrent cells in native code, see `recurrent.reference`: a task runs some samples through all time steps.
 
 The inputs are x of each time step, or x W, computed by one GEMM for all time steps where there are too few samples to
 read W at every step; the gradients of weights are computed afterwards, by another GEMM. Weights are packed, so that

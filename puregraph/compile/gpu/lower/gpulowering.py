@@ -1,6 +1,6 @@
 """GPU lowering: turn the calls of a step into kernel launches and calls of NVIDIA's libraries.
 
-Pointwise formulas and reductions are fused into groups, which `cuda.nest` turns into launches. Products, convolutions
+Pointwise formulas and reductions are fused into groups, which `cuda.nests` turns into launches. Products, convolutions
 and attention go to a library if it has a plan for them; other Kernels have their own launches. Calls without launches
 stay calls on CuPy arrays.
 """

@@ -31,12 +31,12 @@ from puregraph.ops.cuda.runtime.perdevice import PerDevice, ordinal
 if TYPE_CHECKING:
     from puregraph.core.protocols import AnyArray, Strided
 
-MAJOR = 9  # of cuDNN's interface
+MAJOR = 9  # cuDNN's major version
 HINT = "the extras puregraph[cuda12] and puregraph[cuda13] bring it"
-FAILED = "compilation failure"  # in cuDNN's words; of a kernel of its own, or because its compiler does not work here
-TRIED = 10  # proposals that are measured: of a convolution there are up to 40, the likely ones first
-DEFAULTSTREAM = 0  # which is never destroyed
-OWN = "eng"  # how names of cuDNN's own plans begin; the frontend has others, which other compilers make as they run
+FAILED = "compilation failure"  # cuDNN's text: one kernel does not compile, or its compiler does not work here
+TRIED = 10  # proposals that are measured; a convolution has up to 40, the most promising first
+DEFAULTSTREAM = 0  # the stream that is never destroyed
+OWN = "eng"  # prefix of the names of cuDNN's own plans; the frontend's other plans are compiled when they first run
 DATA = {
     "float32": "FLOAT",
     "tf32": "FLOAT",
@@ -118,7 +118,7 @@ class CudnnCall(LibraryCall):
 
 
 class CudnnPlanner:
-    """Plans for one device: the one in use, or, without any, that of `properties`, a text of JSON.
+    """Plans for one device: the GPU in use, or the one described by `properties`, a JSON text.
 
     `label` distinguishes devices and versions whose plans differ.
     """
@@ -144,27 +144,27 @@ class CudnnPlanner:
             return self.plans[text]
 
     def fromDisk(self, text: str) -> CudnnPlan | None:
-        """The stored plan, if it can be loaded here, with its workspace on this GPU: without a device cuDNN does not
-        know how many multiprocessors share the work of some kernels."""
+        """The stored plan with its workspace on this GPU; None if it cannot be loaded here. The workspace is asked for
+        again, because without a device cuDNN does not know how many multiprocessors share some kernels' work."""
         stored = diskcache.read(self.fileOf(text), workspace=int)
         if stored is None:
             return None
         plan = CudnnPlan(stored[1], stored[0]["workspace"])
         try:
             graph = self.load(plan)
-        except Exception:  # of a driver, or a device of that name, that refuses it: it is planned again
+        except Exception:  # another driver or device of that name refuses the plan: the task is planned again
             return None
         return plan if self.handle is None else plan._replace(workspace=graph.get_workspace_size())
 
     def made(self, task: Any, text: str) -> CudnnPlan | None:
-        """A plan made now, and stored."""
+        """Make a plan now and store it; None if cuDNN has none."""
         graph = self.build(task)
         if graph is None:
             return None
         return self.kept(text, CudnnPlan(bytes(graph.serialize(as_bytes=True)), graph.get_workspace_size()))
 
     def kept(self, text: str, plan: CudnnPlan) -> CudnnPlan:
-        """A plan, after it was stored."""
+        """Store a plan, and return it."""
         diskcache.write(self.fileOf(text), {"workspace": plan.workspace, "key": f"{self.label} {text}"}, plan.data)
         return plan
 
@@ -191,7 +191,7 @@ class CudnnPlanner:
                 self.plans[str(task)] = self.kept(str(task), min(times)[2])
 
     def build(self, task: Any) -> Any:
-        """A task as a graph of cuDNN with a plan that was built; None where there is none.
+        """A task as a cuDNN graph with a built plan; None if cuDNN has no plan.
 
         Raises    DeviceError with cuDNN's message if something else is wrong
         """
@@ -331,7 +331,7 @@ def avoided(task: Any) -> list[str]:
 
 @cache
 def library() -> Any:
-    """NVIDIA's frontend, after cuDNN itself was loaded for it.
+    """NVIDIA's frontend; loads cuDNN and the libraries that it needs first.
 
     Raises    DeviceError where one of them is missing
     """
@@ -342,14 +342,14 @@ def library() -> Any:
     paths.load("nvrtc", hint=f"cuDNN needs it; {HINT}")
     try:
         import cudnn  # optional: the extras cuda12 and cuda13
-    except Exception as error:  # a cuDNN that does not fit raises more than ImportError
+    except Exception as error:  # an incompatible cuDNN raises other errors than ImportError
         raise DeviceError(f"nvidia-cudnn-frontend cannot be imported: {device.brief(error)}; {HINT}") from error
     return cudnn
 
 
 @cache
 def missing() -> str | None:
-    """Why there is no cuDNN here; None where there is."""
+    """The reason why cuDNN cannot be used; None if it can."""
     try:
         library()
     except DeviceError as error:
@@ -358,7 +358,7 @@ def missing() -> str | None:
 
 
 class PlannerChoice:
-    """The planner in use: one that was asked for, else that of the device in use."""
+    """The planner set by `usePlanner`, or None for that of the GPU in use."""
 
     def __init__(self) -> None:
         self.asked: CudnnPlanner | None = None
@@ -368,7 +368,7 @@ chooser = PlannerChoice()
 
 
 def current() -> CudnnPlanner | None:
-    """The planner in use; None where there is no GPU, or no cuDNN."""
+    """The planner in use; None without a GPU or without cuDNN."""
     if chooser.asked is not None:
         return chooser.asked
     return own() if device.name() == "cuda" and missing() is None else None
@@ -381,7 +381,7 @@ def own() -> CudnnPlanner:
 
 
 def usePlanner(planner: CudnnPlanner | None) -> ExitStack:
-    """Plan by this planner from now on; as `with usePlanner(p):` until the block ends."""
+    """Use this planner from now on; with `with usePlanner(p):` until the block ends."""
     undo = ExitStack()
     undo.callback(setattr, chooser, "asked", chooser.asked)
     chooser.asked = planner

@@ -12,7 +12,7 @@ from functools import cache
 
 from puregraph.core.errors import DeviceError
 
-FAMILIES = (13, 12)  # of CUDA, newest first
+FAMILIES = (13, 12)  # major versions of CUDA, newest first
 TOOLKITS = ("CUDA_PATH", "CUDA_HOME")
 WINDOWS = os.name == "nt"
 
@@ -42,7 +42,7 @@ def loadCompanions(path: str, stem: str) -> None:
 
 
 def families() -> tuple[int, ...]:
-    """The families of CUDA, that of CuPy first if it is in use: a process must not mix families."""
+    """The families of CUDA; CuPy's first if CuPy is in use, since a process must not mix families."""
     cupy = sys.modules.get("cupy")
     if cupy is None:
         return FAMILIES

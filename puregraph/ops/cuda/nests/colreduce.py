@@ -18,11 +18,11 @@ from puregraph.ops.cuda.runtime.preprocess import read
 from puregraph.ops.formula.loopnest import LoopNest, ReducedNest, isAxis
 
 BLOCK = 256
-MOST = 4  # columns of a thread: more would take too many registers for sums and kept values
-MANY = 4  # operands along the rows: with two rows at a time, registers hold no more loads in flight
-FULLBLOCK = 384  # threads, where rows are divided among blocks
-RESIDENT = BUSIEST // FULLBLOCK  # of these blocks on a processor
-SECTOR = 32  # bytes along the columns that memory is read in
+MOST = 4  # maximum columns of a thread: more take too many registers for sums and kept values
+MANY = 4  # operands from which on two rows, not four, are loaded at a time: registers hold no more loads in flight
+FULLBLOCK = 384  # threads of a block, if rows are divided among blocks
+RESIDENT = BUSIEST // FULLBLOCK  # resident blocks of that size per multiprocessor
+SECTOR = 32  # bytes of a memory sector, the unit of reads along the columns
 
 
 def columnLaunch(nest: LoopNest, axes: frozenset[int]) -> Launch:
@@ -115,7 +115,7 @@ class ColumnWriter(NestWriter):
             if reductions or stores:
                 self.phase(reductions, stores)
         single = [n for n in self.nest.stores if not shape.spread[n]]
-        if single:  # they may read what they write: so one thread alone reads it
+        if single:  # a store may overwrite its operand, so a single thread reads it
             with self.block("if (isOn && threadIdx.y == 0)"):
                 self.fixed(single, self.outer)
                 for n in single:

@@ -21,7 +21,7 @@ def pointLaunch(nest: LoopNest) -> Launch:
         w.fixed(nest.stores, {})
     if single:
         with w.block("if (blockIdx.x == 0 && threadIdx.x == 0)"):
-            w.fixed(single, {})  # they may read what they write: so one thread alone reads it
+            w.fixed(single, {})  # a store may overwrite its operand, so a single thread reads it
             for n in single:
                 w.line(f"store(s_{n}, 0, {w.known[n]});")
 

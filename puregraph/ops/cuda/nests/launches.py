@@ -39,8 +39,8 @@ from puregraph.ops.formula.loopnest import (
 )
 
 FULL = 528  # blocks that occupy a large GPU
-PART = 4096  # elements of a row that make a block worth it
-LEAST = 3  # rows of each of its threads, likewise
+PART = 4096  # fewest elements of a row for which a block pays off
+LEAST = 3  # fewest rows per thread for which a block of columns pays off
 
 
 def launches(nest: LoopNest) -> list[Launch]:
@@ -50,7 +50,7 @@ def launches(nest: LoopNest) -> list[Launch]:
 
 
 def described(nest: LoopNest) -> list[Launch]:
-    """The launches, with names of their own."""
+    """The launches of a nest, each with the name of its kernel."""
     if not prod(nest.space):
         nest = emptied(nest)
         if not nest.stores:
@@ -72,7 +72,7 @@ def scratch(nest: LoopNest) -> Callable[[int], Scratch]:
 
 
 def emptied(nest: LoopNest) -> LoopNest:
-    """A nest over no elements as one without reductions: their results are the start values, and all else is empty."""
+    """A nest over no elements as one without reductions: reductions become their start values."""
     gone = {n for n, o in nest.loads.items() if not o.what.size}
     for n, x in nest.lines:
         if isinstance(x, Formula) and gone & set(x.names):
@@ -87,7 +87,7 @@ def emptied(nest: LoopNest) -> LoopNest:
 
 
 def rows(nest: LoopNest, axes: frozenset[int]) -> list[Launch]:
-    """A nest that reduces the last axis, and perhaps others."""
+    """The launches of a nest that reduces the last axis, and perhaps others."""
     long = prod(nest.space[a] for a in axes)
     count = prod(nest.space) // long
     if rowSplit(nest, axes).held or count >= FULL // 2 or long <= 4 * PART:
@@ -97,21 +97,21 @@ def rows(nest: LoopNest, axes: frozenset[int]) -> list[Launch]:
 
 
 def columns(nest: LoopNest, axes: frozenset[int]) -> list[Launch]:
-    """A nest that reduces other axes than the last."""
+    """The launches of a nest that reduces other axes than the last."""
     _, x, blocks = across(nest)
     blocks *= prod(n for a, n in enumerate(nest.space[:-1]) if a not in axes)
     long = prod(nest.space[a] for a in axes)
     pieces = min(PROCESSORS * RESIDENT // blocks, long // (LEAST * FULLBLOCK // x))
     if pieces < 2 or long <= 2 * FULL:
         return [columnLaunch(nest, axes)]
-    perPosition = long // nest.space[min(axes)]  # of the first axis alone whole positions are in one part
+    perPosition = long // nest.space[min(axes)]  # a part consists of entire positions of the first axis
     return inParts(nest, axes, roundUp(-(-long // pieces), perPosition), columnLaunch)
 
 
 def inParts(
     nest: LoopNest, axes: frozenset[int], size: int, launch: Callable[[LoopNest, frozenset[int]], Launch]
 ) -> list[Launch]:
-    """A nest whose reductions are split into parts of a size."""
+    """The launches of a nest whose reductions are split into parts of n elements."""
     try:
         partial, ending = parted(nest, axes, size, scratch(nest))
     except ValueError:
@@ -122,12 +122,12 @@ def inParts(
 
 
 def shortened(nest: LoopNest) -> LoopNest:
-    """A nest over parts without the axes that their reductions left."""
+    """A nest over parts without its axes of length one, which the reductions of the parts left."""
     return rearranged(nest, [[0], *([a] for a, n in enumerate(nest.space) if a and n > 1)])
 
 
 def mixed(nest: LoopNest, sets: list[frozenset[int]]) -> list[Launch]:
-    """A nest that reduces several sets of axes: rows and, in the same pass if possible, columns."""
+    """The launches of a nest that reduces several sets of axes: rows and, in the same pass if possible, columns."""
     inner = len(nest.space) - 1
     axes = next((reduced for reduced in sets if inner in reduced), None)
     if axes is None or len(sets) > 2:

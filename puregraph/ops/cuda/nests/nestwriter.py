@@ -39,12 +39,12 @@ KINDS = {
 HOWS = {"sum": "Sum", "prod": "Product", "max": "Max", "min": "Min"}
 STARTS = {"sum": "0", "prod": "1", "max": "-INFINITY", "min": "INFINITY"}
 MANY = 8  # elements that a thread loads at a time, at most
-NEAR = 1 << 30  # positions that an int can count
-EXACT = 1 << 24  # integers that float32 holds all of
+NEAR = 1 << 30  # positions below this are counted by an int
+EXACT = 1 << 24  # integers up to this are exact in float32
 
 
 def canonical(nest: LoopNest) -> LoopNest:
-    """The nest with names by their order, so that equal work has one text."""
+    """The nest with names numbered in order, so that equal computations have the same text."""
     names = {n: f"x{i}" for i, n in enumerate(nest.loads)}
     names |= {n: f"y{i}" for i, (n, _) in enumerate(nest.lines)}
 
@@ -79,16 +79,16 @@ def manyOf(nest: LoopNest, even: Iterable[int] = ()) -> int:
     return gcd(most, *even, *(s for o in together for s, n in zip(o.strides[:-1], nest.space) if n > 1))
 
 
-Slots = dict[str, tuple[str, str, Any]]  # arguments by name: type, type in C, what
+Slots = dict[str, tuple[str, str, Any]]  # arguments by name: (type of the slot, C type, value)
 
 
 def parameters(slots: Slots) -> str:
-    """The parameters for arguments."""
+    """The parameter list of a kernel with these arguments."""
     return ", ".join(f"{ctype} {name}" for name, (_, ctype, _) in slots.items())
 
 
 def slotsOf(slots: Slots) -> tuple[tuple[str, Any], ...]:
-    """Arguments as a launch has them."""
+    """Arguments as the slots of a Launch: (type, value)."""
     return tuple((role, what) for role, _, what in slots.values())
 
 
@@ -103,7 +103,7 @@ def alongAxis(shape: ReducedNest, axis: int, indices: Mapping[int, str], kind: s
 class NestWriter:
     """Writes the text of a kernel line by line, and collects its arguments.
 
-    `resident` is how many blocks a processor is to have room for, where one has more than THREADS threads.
+    `resident` is the number of blocks per multiprocessor that registers must suffice for.
     """
 
     resident = 1
@@ -157,7 +157,7 @@ class NestWriter:
     def launch(self, kind: str, grid: int, block: tuple[int, int, int], shared: int = 0) -> Launch:
         """The launch of the finished kernel."""
         start = self.starting(kind, block, self.slots)
-        source = ROUNDED + preamble(self.formulas(), self.T) + self.headers + "\n"  # a line has one value in all phases
+        source = ROUNDED + preamble(self.formulas(), self.T) + self.headers + "\n"  # equal in all phases
         if self.many == 1:
             body = "\n".join(self.text)
             source += f"{start} {{\n  constexpr int v = 1;\n{body}\n}}\n"
@@ -169,7 +169,7 @@ class NestWriter:
         """The declaration of a kernel."""
         threads = block[0] * block[1] * block[2]
         some = f"__launch_bounds__({threads}, {self.resident}) "
-        isBound = threads > THREADS or self.resident > 1  # any number of registers suits fewer
+        isBound = threads > THREADS or self.resident > 1  # otherwise the compiler's choice of registers always fits
         bounds = some if isBound else ""
         return f'extern "C" __global__ void {bounds}{kind}({parameters(slots)})'
 
@@ -324,7 +324,7 @@ class NestWriter:
             self.put(n, indices, f"b_{n}", v)
 
     def widened(self, name: str, pack: str) -> str:
-        """An element of a load that is kept in its storage type."""
+        """C that converts element u of a load kept in its storage type."""
         return f"({self.T})Number<{KINDS[self.nest.loads[name].kind][0]}>::widen({pack}.at[u])"
 
     def used(self, order: Iterable[str], kept: Iterable[str], names: Iterable[str]) -> list[str]:

@@ -1,10 +1,10 @@
-"""Online sums: the peak of a row and the sum of exponentials below it, as one phase in place of two.
+"""Online sums: the maximum of a row and the sum of exponentials relative to it, in one phase instead of two.
 
     m = max x,  s = sum exp(x - m)        s <- s exp(m - m') + exp(x - m'),  m <- m' = max(m, x)
     z = sum where(c, x - m, 0)            z = sum where(c, x, 0) - m sum where(c, 1, 0)
 
-A row that registers cannot hold is read once so, not once for each (Milakov and Gimelshein, 2018). The second sum is
-that of a cross-entropy, which takes the distance of one class.
+A row that does not fit in registers is then read once instead of twice (Milakov and Gimelshein, 2018). The second line
+is the sum of a cross-entropy, which selects one class.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def withoutPeaks(nest: LoopNest, axes: frozenset[int]) -> LoopNest:
 
 
 def chosen(shape: ReducedNest, x: Reduce) -> tuple[str, Formula] | None:
-    """The peak and the condition, where a sum is of distances from the one where the other holds."""
+    """(m, c) if a reduction sums where(c, x - m, 0), with m the maximum of x; otherwise None."""
     line = shape.lines.get(x.of)
     if not isinstance(line, Formula) or line.term.op != "where" or line.term.args[2] is not ZERO:
         return None

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from types import NotImplementedType
 
 
-PACKS = (8, 4, 2, 1)  # that a thread takes one after the other, fewer where there is less to do
+PACKS = (8, 4, 2, 1)  # packs that a thread updates one after the other; fewer if there are few elements
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 COUNTS = ("int32", "int64")  # computed in float64, exact up to 2^53
 Arrays = Mapping[str, Any]
@@ -58,12 +58,12 @@ def launches(
 
 
 def mangled(named: Mapping[str, object]) -> dict[str, Any]:
-    """The same arrays under names that are not used in C++ or in the texts below."""
+    """Arrays under names that neither C++ nor the kernel text below uses."""
     return {f"v0{name}_": array for name, array in named.items()}
 
 
 def inVariables(formulas: Mapping[str, Formula]) -> dict[str, Formula]:
-    """Formulas by those names, and of variables with those names."""
+    """Formulas with the names of `mangled`, both as keys and as variables."""
     return mangled({to: formula.put(**{n: f"v0{n}_" for n in formula.names}) for to, formula in formulas.items()})
 
 

@@ -18,7 +18,7 @@ from puregraph.ops.cuda.runtime.launch import BUSIEST, WARP, Launch
 from puregraph.ops.cuda.runtime.preprocess import read
 from puregraph.ops.formula.loopnest import LoopNest, ReducedNest, saved
 
-BLOCK = 128  # threads of a block, where a row takes no more than a warp
+BLOCK = 128  # threads of a block, if a row takes at most a warp
 LANES = (1, 2, 4, 8, 16, *range(WARP, 1025, WARP))  # threads that may compute a row together
 LONG = 512  # threads for a row that does not fit in registers
 BUSY = 132 * 1024  # threads that occupy a large GPU
@@ -65,7 +65,7 @@ def rowSplit(nest: LoopNest, axes: frozenset[int]) -> RowSplit:
                 held = -(-length // (lanes * many)) * many
                 isWide = lanes >= WARP and (shape.beside or rows * lanes >= BUSY or lanes >= 256)
                 if held * weight <= room and (held <= many or isWide):
-                    fitting.append((lanes * held, lanes, held))  # with the fewest threads that have nothing to do
+                    fitting.append((lanes * held, lanes, held))  # the smallest product wastes the fewest elements
             if fitting:
                 _, lanes, held = min(fitting)
                 return RowSplit(lanes, lanes * groupsOf(nest, shape, lanes, length), held, tuple(kept), many)
@@ -73,8 +73,10 @@ def rowSplit(nest: LoopNest, axes: frozenset[int]) -> RowSplit:
 
 
 def registerBytes(many: int, hasBeside: bool) -> Iterator[tuple[int, dict[int, int]]]:
-    """Elements at a time, and by the threads that compute a row the bytes of it that each may keep in registers, the
-    best first: so few that half of the threads of a processor find room; for the longest rows more."""
+    """(elements per load, {threads per row: bytes of the row that each may keep in registers}), best first.
+
+    The bytes are few enough for half of a multiprocessor's threads to be resident; the longest rows may take more.
+    """
     for half in (1, 2) if many > 4 else (1,):
         yield many // half, dict.fromkeys(LANES, 64 if hasBeside else 48)
     yield many, {lanes: 160 if lanes <= 512 else 64 for lanes in LANES if lanes > 256}
@@ -240,7 +242,7 @@ class RowWriter(NestWriter):
             elif reductions or beside or stores:
                 self.phase(p, reductions, beside, stores)
         single = [n for n in self.nest.stores if not shape.spread[n] and n not in shape.beside]
-        if single:  # they may read what they write: so one thread alone reads it
+        if single:  # a store may overwrite its operand, so a single thread reads it
             with self.block(f"if (lane == 0{self.guard()})"):
                 self.fixed(single, self.outer)
                 for n in single:

@@ -18,10 +18,10 @@ from puregraph.ops.formula.loopnest import LoopNest, ReducedNest
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-SIDE = 32  # of a tile
-ROWS = 8  # of it that a block has threads for
-ENOUGH = 8  # elements along each of both axes that make it worth it
-MOST = 5  # transposed arrays, at most: each has a tile in shared memory
+SIDE = 32  # rows and columns of a tile
+ROWS = 8  # rows of threads of a block
+ENOUGH = 8  # fewest elements along each of the two axes for which tiles pay off
+MOST = 5  # maximum number of transposed arrays: each has a tile in shared memory
 
 
 def otherAxis(nest: LoopNest) -> int | None:

@@ -16,26 +16,26 @@ from puregraph.core.storage import diskcache
 from puregraph.ops.cuda.libraries.paths import load
 from puregraph.ops.cuda.runtime.preprocess import digest, read
 
-FORMAT = 1  # of stored files; a change invalidates every stored cubin
+FORMAT = 1  # version of the stored files; a change invalidates every stored cubin
 OPTIONS = ("--std=c++17", "-default-device", "--ptxas-options=-v", "--diag-suppress=177")
-ROUNDED = "// Rounded as written: no product is added before it is rounded.\n"  # begins texts that are compiled so
+ROUNDED = "// Rounded as written: no product is added before it is rounded.\n"  # first line of texts without fma
 ASWRITTEN = "--fmad=false"
 ENTRY = re.compile(r"Compiling entry function '(\w+)' for")
 MEMORY = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
 USED = re.compile(r"Used (\d+) registers")
 SHARED = re.compile(r"(\d+) bytes smem")
-BLOCKS = re.compile(r"(__launch_bounds__\(\w+), *\w+\)")  # that are to share the registers of a processor
+BLOCKS = re.compile(r"(__launch_bounds__\(\w+), *\w+\)")  # with a number of resident blocks
 KNOWN: dict[tuple[str, str], Cubin] = {}
 LOCKS: dict[str, threading.Lock] = {}
 
 
 class Resources(NamedTuple):
-    """Resources that a kernel needs: registers of a thread, and bytes."""
+    """Resources that a kernel needs: registers of a thread, and bytes of memory."""
 
     registers: int
-    local: int  # of a thread's local memory, which is as slow as global memory
-    spills: int  # of registers, to local memory
-    shared: int  # of static shared memory, DYNAMIC left out
+    local: int  # local memory of a thread, which is as slow as global memory
+    spills: int  # registers spilled to local memory
+    shared: int  # static shared memory, without DYNAMIC
 
 
 class Cubin(NamedTuple):
@@ -52,7 +52,7 @@ def available() -> bool:
 
 @cache
 def missing() -> str | None:
-    """Why texts cannot be compiled here; None where they can."""
+    """The reason why texts cannot be compiled here; None if they can."""
     try:
         version()
     except (DeviceError, OSError) as error:
@@ -100,7 +100,7 @@ def cubin(source: str, arch: str) -> Cubin:
 
 
 def compileAll(sources: Iterable[str], arch: str) -> list[Cubin]:
-    """`cubin` of each, several at a time."""
+    """The Cubin of each text; several are compiled at a time."""
     sources = list(dict.fromkeys(sources))
     with ThreadPoolExecutor(max(1, min(len(sources), os.cpu_count() or 1))) as executor:
         return list(executor.map(lambda source: cubin(source, arch), sources))
@@ -116,8 +116,11 @@ def stored(name: str) -> Cubin | None:
 
 
 def made(name: str, source: str, arch: str) -> Cubin:
-    """Compile a cubin now, and store it. Its blocks share registers with others unless that spills; if the assembler
-    spills on its own, they need not share."""
+    """Compile a text now and store its Cubin.
+
+    Launch bounds ask for several resident blocks per multiprocessor. If registers then spill, the text is compiled
+    again without that number, and if they still spill, for a single resident block.
+    """
     for text in dict.fromkeys([source, BLOCKS.sub(r"\1)", source), BLOCKS.sub(r"\1, 1)", source)]):
         data, log = compiled(f'{read("common.h")}\n#line 1 "kernel"\n{text}', arch, optionsFor(source))
         candidate = Cubin(data, resourcesIn(log))
@@ -133,7 +136,7 @@ def optionsFor(source: str) -> tuple[str, ...]:
 
 
 def compiled(text: str, arch: str, flags: tuple[str, ...] = OPTIONS) -> tuple[bytes, str]:
-    """The cubin of a whole text, and the assembler's log."""
+    """The machine code of a complete text, and the assembler's log."""
     nvrtc = library()
     handle = ctypes.c_void_p()
     code = nvrtc.nvrtcCreateProgram(ctypes.byref(handle), text.encode(), b"kernel.cu", 0, None, None)
@@ -150,7 +153,7 @@ def compiled(text: str, arch: str, flags: tuple[str, ...] = OPTIONS) -> tuple[by
 
 
 def fetched(handle: ctypes.c_void_p, what: str) -> bytes:
-    """A result of a program: its bytes."""
+    """The bytes of one result of an NVRTC program, such as its log."""
     nvrtc: Any = library()
     size = ctypes.c_size_t()
     demand(nvrtc[f"nvrtcGet{what}Size"](handle, ctypes.byref(size)), f"nvrtcGet{what}Size")

@@ -1,9 +1,9 @@
-"""Dependent launches: the blocks of a kernel are scheduled while the last ones of the kernel before it still run.
+"""Dependent launches: the blocks of a kernel are scheduled while the last blocks of the previous kernel still run.
 
-Each thread of a kernel that is started so waits at the beginning of its text, until all of the launch before it is done
-and what that wrote is seen. As this one waited too, it comes after all before it: the order is that of other
-launches, and the time between two of them is about a microsecond less. Calls of libraries, and cooperative
-launches, begin when all before them has ended. It takes a GPU of compute capability 9.0, and `cuda-bindings`.
+Each thread of such a kernel first waits until the previous launch has finished and its writes are visible. That launch
+has waited for the one before it, so launches run in the usual order, with about a microsecond less between two of them.
+Library calls and cooperative launches start when all earlier work has finished. Dependent launches need a GPU of
+compute capability 9.0, and `cuda-bindings`.
 
 Source    NVIDIA, CUDA C++ Programming Guide, Programmatic Dependent Launch and Synchronization
 """
@@ -19,10 +19,10 @@ import numpy as np
 from puregraph.core.base.environment import variable
 from puregraph.core.errors import DeviceError
 
-HOPPER = 90  # the first architecture that has them
+HOPPER = 90  # the first architecture with dependent launches
 BODY = re.compile(r'(extern "C"\s+__global__[^{]*\{)')
 WAIT = 'asm volatile("griddepcontrol.launch_dependents;"); asm volatile("griddepcontrol.wait;" ::: "memory");'
-FREE = "#define __restrict__\n"  # a compiler may read memory that is promised not to change before the wait
+FREE = "#define __restrict__\n"  # without it, the compiler could read memory before the wait, as if nothing changed it
 
 
 def isWanted(architecture: str) -> bool:

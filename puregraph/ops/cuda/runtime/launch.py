@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 
 WARP = 32
-THREADS = 256  # of a block, by default
+THREADS = 256  # default number of threads of a block
 WIDEST = 16  # bytes that a thread loads at once
-PROCESSORS = 132  # of a large GPU
+PROCESSORS = 132  # multiprocessors of a large GPU
 BUSIEST = 1152  # threads of a multiprocessor with 56 registers each: more than half of its limit
 WAVE = PROCESSORS * 8  # blocks of 256 threads that a large GPU runs at a time
 
@@ -82,7 +82,7 @@ class Tickets:
         return "<tickets>"
 
 
-TICKETS = Tickets()  # of all launches: launches of one stream run one after the other
+TICKETS = Tickets()  # shared by all launches, since launches of one stream run one after the other
 
 
 class PointerTable:
@@ -147,7 +147,7 @@ def gridFor(count: int, threads: int = THREADS) -> tuple[int, int, int]:
 
 
 def eachOf(count: int, most: int) -> int:
-    """The number of elements per thread, `most` at once: half if the threads then occupy about half of a large GPU."""
+    """The number of elements per thread: `most`, or half of it if `most` occupies 1/8 to 1/2 of a large GPU."""
     blocks = blocksFor(count, most * THREADS)
     return most // 2 if most > 1 and WAVE // 8 <= blocks < WAVE // 2 else most
 
