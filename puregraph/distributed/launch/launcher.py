@@ -58,7 +58,7 @@ def launch(options: Any) -> int:
         command = commandOf(count, hosts, [options.script, *options.arguments], options.ulfm)
         patience = variable("PATIENCE", PATIENCE) if options.patience is None else options.patience
         environment = {**os.environ, "PUREGRAPH_RUN": folder, "PUREGRAPH_PATIENCE": str(patience)}
-        environment["TERM"] = "dumb"  # Open MPI gives each a terminal
+        environment["TERM"] = "dumb"  # Open MPI gives each process a terminal
         run = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **OWNGROUP)
         endsItself = isOpenMpi(mpiexecPath()) and not options.ulfm  # if a process ends before MPI_Init
         beginning = None if endsItself else BEGINNING * patience

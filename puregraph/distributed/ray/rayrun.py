@@ -73,7 +73,7 @@ class RayRun:
             ) from error
 
     def trainer(self) -> Any:
-        """Ray's own description of the run.
+        """Return the run as a DataParallelTrainer of Ray.
 
         Raises    PuregraphError if Ray is missing
         """

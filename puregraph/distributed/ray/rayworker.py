@@ -25,7 +25,7 @@ SILENT = "the launcher has ended"
 def runWorker(settings: dict[str, Any]) -> None:
     """Run this worker's process of the script to its end.
 
-    Raises    PuregraphError if it does not end well, with why the run has ended where that is known
+    Raises    PuregraphError if it fails, with the reason if that is known
     """
     import ray
     from ray.train.collective import broadcast_from_rank_zero
@@ -58,9 +58,9 @@ def environmentFor(settings: dict[str, Any], folder: str) -> dict[str, str]:
 
 
 def startLauncher(settings: dict[str, Any], size: int, environment: dict[str, str]) -> subprocess.Popen:
-    """mpiexec, which waits for the proxies of as many processes.
+    """Start mpiexec, which waits for the proxies of `size` processes.
 
-    Raises    PuregraphError if it is another one than MPICH's
+    Raises    PuregraphError if the mpiexec is not MPICH's
     """
     import ray
 
@@ -96,10 +96,10 @@ def proxyCommand(launcher: subprocess.Popen) -> str:
 
 
 def ofRank(command: str, rank: int) -> str:
-    """The command for the proxy of another process."""
+    """Return the command for the proxy of a rank, from that of the first."""
     return re.sub(r"--proxy-id \d+", f"--proxy-id {rank}", command)
 
 
 def startChild(command: list[str], environment: dict[str, str], folder: str, **options: Any) -> subprocess.Popen:
-    """A process that is asked to end when this one is gone: Ray kills its workers."""
+    """Start a process that gets a signal when this one ends, because Ray kills its workers."""
     return subprocess.Popen(command, env=environment, cwd=folder, preexec_fn=endWithParent, **options)

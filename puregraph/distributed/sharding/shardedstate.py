@@ -1,4 +1,4 @@
-"""Sharded state: of an optimizer's state each rank keeps what it updates; gathered where it is to be seen, or saved."""
+"""Sharded state: each rank keeps the optimizer state of the elements that it updates; gathered on read and on save."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Result = TypeVar("Result")
 
 
 def keepShards(sharding: Sharding, optimizer: Optimizer, slots: list[Slot]) -> None:
-    """Keep the state of the elements that this rank updates; one that is sharded otherwise is gathered before.
+    """Reduce the optimizer's state to the elements that this rank updates; a state with other shards is gathered first.
 
     All ranks call it.
     """
@@ -59,10 +59,11 @@ def wholeState(optimizer: Optimizer) -> dict[str, Any]:
 
 
 def saveSharded(world: World, path: Any, net: Graph, optimizer: Optimizer, extra: Any) -> bytes | None:
-    """Each rank writes its shard of the state; when all are on the disk, the first one writes the file that names them.
+    """Save a checkpoint whose optimizer state is sharded: each rank writes its shard, then rank 0 the main file.
 
-    Where elements are held in another order than that of arrays, the first rank writes everything. All ranks call it.
-    Whoever is ended, and whenever, there is the old file with its shards, or the new one.
+    If shards have another order of elements than arrays, rank 0 writes everything. All ranks call it. Saving is atomic:
+    if a rank is killed, the old file with its shards is complete, or the new one. Without a path, the state is gathered
+    and the file's bytes are returned.
 
     Raises    CheckpointError, on all ranks, naming the rank that cannot write
     """

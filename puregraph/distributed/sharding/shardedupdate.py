@@ -25,8 +25,8 @@ from puregraph.optimizers.slot import Slot
 if TYPE_CHECKING:
     from puregraph.distributed.dataparallel.sharedstep import SharedStep
 
-BUCKET = 1 << 20  # elements of weights that are gathered at once
-LOCAL = {"slots", "net", "later"}  # attributes that the optimizer of the shards has for itself
+BUCKET = 1 << 20  # elements of weights that are all-gathered at once
+LOCAL = {"slots", "net", "later"}  # attributes that the shards' optimizer does not share with the original
 
 
 class ParamShard(Param):
@@ -37,7 +37,7 @@ class ParamShard(Param):
         self.of, self.span, self.array = param, span, array
 
     def refresh(self) -> None:
-        """Take the parameter's settings as they are now; the values may be others."""
+        """Copy the current settings of the parameter, and increment the version, as its values may have changed."""
         self.bumpVersion()
         for name in ("rate", "decay", "trainable"):
             if getattr(self, name) != getattr(self.of, name):
@@ -142,7 +142,7 @@ class ShardedUpdate:
                 param.bumpVersion()
 
     def gather(self, row: ShardRow, spans: list[Span], changed: set[int]) -> None:
-        """All-gather new weights of a row: by rank of the group from where to where."""
+        """All-gather the new weights of a row; `spans` has the range of each rank."""
         shards = {id(slot.param.of): slot.param for slot in self.part.slots if isinstance(slot.param, ParamShard)}
         ends = np.cumsum([0, *[end - begin for begin, end in spans]]).tolist()
         chunk = np.zeros(ends[-1], np.result_type(np.float32, *[param.dtype for param in row.params]))
@@ -162,12 +162,12 @@ class ShardedUpdate:
 
 
 def chunksOf(cuts: list[int]) -> Iterator[list[Span]]:
-    """Yield the ranges of a row that its ranks all-gather at once; each gives as many, as MPI is slow otherwise."""
+    """Yield the ranges of a row to all-gather at once, of equal size on all ranks, because MPI is slow otherwise."""
     shards, chunk = list(pairwise(cuts)), chunkOf(len(cuts) - 1)
     for at in range(0, max(end - begin for begin, end in shards), chunk):
         yield [(min(begin + at, end), min(begin + at + chunk, end)) for begin, end in shards]
 
 
 def chunkOf(count: int) -> int:
-    """The most elements that each of `count` ranks gives at once."""
+    """Return the largest number of elements that each of `count` ranks sends at once."""
     return max(BUCKET // count, 1)

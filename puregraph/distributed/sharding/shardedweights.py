@@ -1,4 +1,4 @@
-"""ShardedWeights: the weights of a network in shards, one on each rank, which all others read when they need them."""
+"""ShardedWeights: the weights of a network in shards, one per rank, which other ranks read on demand."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from puregraph.core.param import Param
 from puregraph.distributed.sharding.sharding import Sharding, isOnDevice
 from puregraph.distributed.worlds.world import World
 
-LINE = 64  # bytes at whose multiples a shard begins
+LINE = 64  # alignment of a parameter's shard, in bytes
 
 
 class OwnedSpan(NamedTuple):
@@ -32,7 +32,7 @@ class ShardedWeights:
     A sharded parameter has no array, and gathers one on the first read of its data, by an eager rule or by the user.
     The next step takes this rank's shard from that array, and its update frees it.
 
-    `ranks`  by rank of the sharding's world its rank in `world`, which has the memory
+    `ranks`  the rank in `world`, which has the memory, of each rank of the sharding's world
     `views`  parameters whose arrays are parts of this rank's shards
     """
 
@@ -48,7 +48,7 @@ class ShardedWeights:
                 if first < last:
                     spans.append(OwnedSpan(rank if ranks is None else ranks[rank], begin, first, last))
                     ends[rank] += -(-(last - first) * param.dtype.itemsize // LINE) * LINE
-        nbytes = max(ends[sharding.world.rank], LINE)  # the memory of the next rank may begin behind it
+        nbytes = max(ends[sharding.world.rank], LINE)  # not empty, because the next rank's memory may follow directly
         self.window = world.window(nbytes, np.dtype(np.uint8))
 
     def has(self, param: Any) -> bool:
@@ -56,14 +56,14 @@ class ShardedWeights:
         return id(param) in self.owners
 
     def shard(self, param: Param) -> np.ndarray:
-        """The elements of a parameter that this rank holds, in the memory that others read."""
+        """Return this rank's shard of a parameter, a view of the memory that others read."""
         spans = [span for span in self.owners[id(param)] if span.rank == self.world.rank]
         begin, count = (spans[0].begin, spans[0].last - spans[0].first) if spans else (0, 0)
         return self.window.own[begin : begin + count * param.dtype.itemsize].view(param.dtype)
 
     def read(self, param: Param, into: np.ndarray) -> None:
         """Fill an array with the weights of a parameter."""
-        if param.array is not None:  # which has been read, or set, since the last step
+        if param.array is not None:  # gathered or set since the last step
             into[...] = param.array
             return
         isSame = id(param) not in self.sharding.orders and into.dtype == param.dtype and into.flags.c_contiguous
@@ -74,7 +74,7 @@ class ShardedWeights:
             into[...] = self.sharding.shaped(param, flat)
 
     def divide(self) -> None:
-        """Keep this rank's shard alone of weights that are gathered; all ranks call it."""
+        """Store this rank's shards of gathered weights, and free their arrays; all ranks call it."""
         for param in self.params:
             if param.array is None and type(param.initial) is Gathering and param.initial.weights is self:
                 continue
@@ -84,7 +84,7 @@ class ShardedWeights:
         self.drop()
 
     def drop(self) -> None:
-        """Let go of gathered weights, because the shards are what counts; all ranks call it."""
+        """Free the arrays of gathered weights, without storing them in the shards; all ranks call it."""
         for param in self.params:
             if param.array is not None:
                 param.array = None
@@ -94,7 +94,7 @@ class ShardedWeights:
         self.world.barrier()
 
     def close(self) -> None:
-        """Give the memory back, if no parameter needs it; all ranks call it."""
+        """Gather the weights that are still sharded, and free the memory; all ranks call it."""
         for param in self.params:
             if param.array is None and type(param.initial) is Gathering and param.initial.weights is self:
                 param.materialize()
@@ -103,7 +103,7 @@ class ShardedWeights:
 
 
 class Gathering:
-    """The starting values of a sharded parameter: those that `weights` gathers."""
+    """The starting values of a sharded parameter, which gather its weights."""
 
     isKeptElsewhere = True
 

@@ -1,4 +1,4 @@
-"""Sharding: which elements of each parameter, of its gradient and of the optimizer's state every rank holds."""
+"""Sharding: the elements of each parameter, its gradient and its optimizer state that each rank holds."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from puregraph.distributed.worlds.world import World
 
 
 class ElementOrder(Protocol):
-    """An order of a parameter's elements in which those of a rank follow each other."""
+    """An order of a parameter's elements in which each rank's elements are contiguous."""
 
     def flat(self, array: Array) -> Array:
-        """The elements of an array of the parameter's shape, in this order."""
+        """Return the elements of an array of the parameter's shape, in this order."""
 
     def shaped(self, flat: np.ndarray) -> np.ndarray:
-        """The array of the parameter's shape."""
+        """Return an array of the parameter's shape, from elements in this order."""
 
 
 class Overlap(NamedTuple):
-    """The elements `first` to `last` of a parameter, which are in a row from `begin` on."""
+    """The elements `first` to `last` of a parameter, stored in a row from `begin` on."""
 
     param: Param
     first: int
@@ -52,7 +52,7 @@ class ShardRow:
         self.cuts = cuts
 
     def overlaps(self, begin: int, end: int) -> Iterator[Overlap]:
-        """Yield what the elements of the row from `begin` to before `end` are."""
+        """Yield the parameter ranges in the row's elements from `begin` to before `end`."""
         for param, (a, b) in zip(self.params, pairwise(self.begins)):
             first, last = max(a, begin), min(b, end)
             if first < last:
@@ -64,7 +64,7 @@ class Sharding:
 
     `world`   the ranks; a rank of `rows` is one of these
     `rows`    the parameters, cut among them
-    `offsets` where each parameter is in a row of all, by its id, and the size of that: the order in which a norm adds
+    `offsets` the offset of each parameter in the row of all parameters, by its id; a norm is added in this order
     `orders`  by the id of a parameter the order of its elements, if it is not that of its array
     """
 
@@ -87,7 +87,7 @@ class Sharding:
 
     @property
     def local(self) -> list[int]:
-        """The numbers of the rows of which this rank has a part."""
+        """The numbers of the rows that this rank holds in part or in full."""
         return [number for number, row in enumerate(self.rows) if self.world.rank in row.ranks]
 
     def rowOf(self, param: Param) -> ShardRow:
@@ -95,12 +95,12 @@ class Sharding:
         return self.rows[self.homes[id(param)][0]]
 
     def isEverywhere(self, param: Param) -> bool:
-        """True if every rank has all elements of a parameter, as it is without sharding."""
+        """True if every rank has all elements of a parameter, as without sharding."""
         row = self.rowOf(param)
         return row.isCopied and len(row.ranks) == self.world.size
 
     def held(self, param: Param, rank: int | None = None) -> Span:
-        """The elements of a parameter that a rank holds, this one if none is given; together each once, in order."""
+        """Return the range of a parameter that a rank holds, by default this one. The ranks' ranges are disjoint."""
         number, begin = self.homes[id(param)]
         rank, bounds = self.world.rank if rank is None else rank, self.rows[number].bounds
         first, last = (min(max(bound - begin, 0), param.size) for bound in bounds[rank : rank + 2])
@@ -145,7 +145,7 @@ class Sharding:
         return sums[number][begin + first : begin + last]
 
     def start(self, number: int) -> int:
-        """Where the part that this rank has of a row begins in it."""
+        """Return the offset of this rank's part in a row."""
         row = self.rows[number]
         return 0 if row.isCopied else row.bounds[self.world.rank]
 
@@ -153,13 +153,13 @@ class Sharding:
 
     @cached_property
     def runs(self) -> list[list[tuple[int, Span, Span]]]:
-        """By rank what it holds, see `runsOf`."""
+        """The elements that each rank holds, see `runsOf`."""
         return [list(self.runsOf(rank)) for rank in range(self.world.size)]
 
     def runsOf(self, rank: int) -> Iterator[tuple[int, Span, Span]]:
-        """Yield the elements that a rank holds: a row, from where to where in it, and the same in the row of all.
+        """Yield the elements that a rank holds: a row number, the range in that row, and the range in the row of all.
 
-        Parameters that follow each other in both are one. Padding at the end of a row is part of its last parameter.
+        Adjacent ranges are merged. Padding at the end of a row counts to its last parameter.
         """
         for number, row in enumerate(self.rows):
             before: tuple[Span, Span] | None = None
@@ -179,14 +179,14 @@ class Sharding:
                 yield number, *before
 
     def norm(self, sums: Sums) -> float:
-        """Return the norm of all gradients; no bit depends on who holds what."""
+        """Return the norm of all gradients; its bits do not depend on the sharding."""
         runs = [[offset for _, _, offset in ofRank] for ofRank in self.runs]
         pieces = [sums[n][a - self.start(n) : b - self.start(n)] for n, (a, b), _ in self.runs[self.world.rank]]
         return scatteredNorm(self.world, self.size, runs, pieces)
 
 
 def shardSize(size: int, count: int, rank: int | None = None) -> int:
-    """The elements of the shard of a rank in a row of `size`, or of the largest shard if none is given."""
+    """Return the size of a rank's shard in a row of `size` elements; without a rank, of the largest shard."""
     if rank is None:
         return min(BLOCK * -(-size // (BLOCK * count)), size)
     return cutAt(size, count, rank + 1) - cutAt(size, count, rank)
@@ -197,9 +197,9 @@ def isOnDevice(param: Param) -> bool:
     return device.name() == "cuda" if param.array is None else device.isDeviceArray(param.array)
 
 
-Sums = Sequence[np.ndarray] | dict[int, np.ndarray]  # by row the sums of gradients that this rank has
+Sums = Sequence[np.ndarray] | dict[int, np.ndarray]  # this rank's sums of gradients, by row
 
 
 def cutsAmong(params: Sequence[Param], size: int, count: int) -> list[int]:
-    """Decide where the shards of a row begin, of `size` elements with padding, for `count` ranks: between blocks."""
+    """Return the beginnings of `count` shards of a row of `size` elements with padding, at block boundaries."""
     return cutsOf(size, count)

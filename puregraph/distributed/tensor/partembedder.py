@@ -25,7 +25,7 @@ class PartEmbedder(Module):
         self.W, self.first, self.vocabulary = W, first, vocabulary
 
     def rowsOf(self, x: Any) -> Any:
-        """The rows here: -1 for those that other parts have, and none for what no part has."""
+        """Return row numbers of this part: -1 for rows of other parts, and an invalid number for invalid indices."""
         rows = self.W.shape[0]
         isHere = (x >= self.first) & (x < self.first + rows)
         isElsewhere = (x >= -1) & (x < self.vocabulary)

@@ -140,7 +140,7 @@ class PartJoin(Module):
 
     @property
     def widths(self) -> list[int]:
-        """The last axes of the parts of this process."""
+        """Return the sizes of the last axes of this process's parts."""
         return [self.cuts[part + 1] - self.cuts[part] for part in self.group.own]
 
     def dataShapeFrom(self, *xs: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Part rules: how values in parts go through modules without anything being exchanged, and what a part computes."""
+"""Part rules: how divided values pass through modules without communication, and the module that each part runs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Division(NamedTuple):
 
 
 class Passage(NamedTuple):
-    """A module that is given some values in parts: how each of its inputs is divided, or None, and all shapes."""
+    """A module with divided inputs: the Division of each input (None: not divided), and the shapes."""
 
     module: Any
     divisions: list[Division | None]
@@ -41,13 +41,13 @@ def passed(passage: Passage) -> list[Division] | None:
 
 
 def elementwise(passage: Passage) -> list[Division] | None:
-    """All inputs are divided alike."""
+    """Inputs that are all divided alike: the output is, too."""
     isAlike = len(set(passage.divisions)) == 1 and len(set(passage.inshapes)) == 1
     return [passage.divisions[0]] if isAlike and passage.divisions[0] is not None else None
 
 
 def split(passage: Passage) -> list[Division] | None:
-    """Along the divided axis, each output is one of the runs; along another one, all are divided as the input is."""
+    """Along the divided axis, each output must be one of the blocks; along another axis, the division stays."""
     (division,), (shape,), module = passage.divisions, passage.inshapes, passage.module
     if division is None or normalAxis(module.axis, len(shape)) != division.axis:
         return None if division is None else [division] * module.count
@@ -56,14 +56,14 @@ def split(passage: Passage) -> list[Division] | None:
 
 
 def transpose(passage: Passage) -> list[Division] | None:
-    """The axis is where the order has it."""
+    """The divided axis is permuted with the others."""
     (division,), (shape,) = passage.divisions, passage.inshapes
     order = passage.module.order(len(shape))
     return None if division is None else [division._replace(axis=order.index(division.axis))]
 
 
 def reshape(passage: Passage) -> list[Division] | None:
-    """The elements behind as many as before are as many, and a part of them is a part of the first axis there."""
+    """The new divided axis has as many elements before it as the old one, and a size that `parts` divides."""
     division, x, y = passage.divisions[0], passage.inshapes[0], passage.shapes[0]
     if division is None or division.groups != 1 or passage.module.shape is None:
         return None
@@ -73,7 +73,7 @@ def reshape(passage: Passage) -> list[Division] | None:
 
 
 def attention(passage: Passage) -> list[Division] | None:
-    """Heads are computed apart; a mask has to be that of all of them."""
+    """Attention divided by heads; a mask must be the same for all heads."""
     heads, masks = passage.divisions[:3], passage.inshapes[3:]
     isForAll = all(shape is None or len(shape) < 3 or shape[-3] == 1 for shape in masks)
     isWhole = isForAll and not any(passage.divisions[3:])

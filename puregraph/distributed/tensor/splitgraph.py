@@ -49,11 +49,11 @@ class ParamPart(Param):
         self.follow()
 
     def starting(self, rng: Any, shape: Any) -> Any:
-        """The elements of the whole parameter, as they are now."""
+        """Return the part's elements of the current parameter."""
         return aligned(np.ascontiguousarray(np.take(self.whole.values(), self.indices, axis=self.cut.axis)))
 
     def follow(self) -> None:
-        """Take the settings of the whole parameter."""
+        """Copy the settings of the undivided parameter."""
         for name in ("rate", "decay", "trainable"):
             if getattr(self, name) != getattr(self.whole, name):
                 setattr(self, name, getattr(self.whole, name))
@@ -77,8 +77,8 @@ class SplitGraph:
         self.parts: dict[int, list[ParamPart]] = {}
         self.modules: dict[tuple[int, int], Module] = {}
         self.nodes: list[Node] = []
-        self.whole: dict[int, Edge] = {}  # by number, values that are whole
-        self.apart: dict[int, list[Edge]] = {}  # by number the parts of a value, those that were spread among them
+        self.whole: dict[int, Edge] = {}  # undivided values, by number
+        self.apart: dict[int, list[Edge]] = {}  # the parts of divided and spread values, by number
         with SEED.undisturbed():
             self.graph = self.build()
 
@@ -136,7 +136,7 @@ class SplitGraph:
         return graph
 
     def add(self, module: Module, parents: list[Edge], path: str) -> Node:
-        """A node of this path behind those that there are."""
+        """Append a node with this path."""
         node = Node(module, parents)
         node.rename = path
         self.nodes.append(node)
@@ -175,7 +175,7 @@ class SplitGraph:
         self.whole[number] = node, 0
 
     def partsOf(self, number: int) -> list[Edge]:
-        """The parts of a value; one that is whole is spread, where it is read first."""
+        """Return the parts of a value; an undivided one is spread at its first reader."""
         if number not in self.apart:
             path = self.layout.steps.names[number]
             node = self.add(Spread(self.group), [self.whole[number]], f"{path}.spread")

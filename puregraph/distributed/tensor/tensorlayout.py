@@ -1,4 +1,4 @@
-"""TensorLayout: which layers of a graph are divided, how, and what values are in parts between them."""
+"""TensorLayout: the layers of a graph that are divided, and the divided values between them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class ParamCut(NamedTuple):
         return np.concatenate([np.arange(k * block + begin, k * block + end) for k in range(self.groups)])
 
     def put(self, array: np.ndarray, into: np.ndarray, part: int, parts: int) -> None:
-        """Put the elements of a part to where they are in the whole."""
+        """Copy the elements of a part to their positions in the undivided array."""
         into[(slice(None),) * self.axis + (self.indices(part, parts),)] = array
 
     def bounds(self, parts: int) -> list[int]:
@@ -42,7 +42,7 @@ class ParamCut(NamedTuple):
 
 
 class PartOrder(NamedTuple):
-    """The order of a parameter's elements in which each part follows the one before."""
+    """The order of a parameter's elements part by part."""
 
     cut: ParamCut
     parts: int
@@ -108,12 +108,12 @@ class TensorLayout:
         self.checkSizes()
         self.cuts = {key: cut for key, users in self.users.items() if (cut := self.cutOf(*users[0])) is not None}
 
-    # Finding ----------------------------------------------------------------------------------------------------------
+    # Solving ----------------------------------------------------------------------------------------------------------
 
     def solve(self) -> None:
-        """Set roles and divisions, so that nothing has to be put together but where that was planned."""
+        """Set roles and divisions, such that divided values are gathered only after JOINED layers."""
         joined: set[int] = set()  # Linear whose outputs cannot stay in parts
-        whole: set[int] = set()  # Linear and Embedder that share a parameter with what is divided in another way
+        whole: set[int] = set()  # Linear and Embedder that share a parameter with a step that divides it differently
         while True:
             failed = self.divide(joined, whole)
             clashing = set() if failed else self.clashing()
@@ -232,12 +232,12 @@ class TensorLayout:
 
     @property
     def summed(self) -> list[int]:
-        """The values that are the sum of what all parts give."""
+        """The values that are summed over all parts."""
         return [self.steps.items[i].visible[0] for i, role in self.roles.items() if role in (ROWS, TABLE)]
 
     @property
     def joined(self) -> list[int]:
-        """The values that are put together of all parts."""
+        """The values that are gathered from all parts."""
         return [self.steps.items[i].visible[0] for i, role in self.roles.items() if role == JOINED]
 
     # Checks -----------------------------------------------------------------------------------------------------------

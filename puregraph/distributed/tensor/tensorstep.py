@@ -19,7 +19,7 @@ from puregraph.optimizers.slot import Slot
 
 
 class SplitNetwork(NamedTuple):
-    """A network in parts: its graph, that with the cost, its weights, and the slots that are updated."""
+    """A network in tensor parallel parts: its graph, its objective, its weights, and the updated slots."""
 
     split: SplitGraph
     objective: Any
@@ -28,7 +28,7 @@ class SplitNetwork(NamedTuple):
 
 
 class TensorStep(SharedStep):
-    """A SharedStep of the parts that this rank has, which exchanges their gradients with the ranks that have the same.
+    """A SharedStep of this rank's parts, which all-reduces their gradients among the ranks with the same parts.
 
     The network is divided for the shapes of the first batch, and kept for the next run.
     """
@@ -48,7 +48,7 @@ class TensorStep(SharedStep):
         super().collect(group, location)
 
     def divide(self, batch: Batch) -> SplitGraph:
-        """Divide the network, unless it was for the last run, and prepare steps of it."""
+        """Divide the network, or take the last run's division, and prepare its steps."""
         trainer, mesh = self.trainer, self.mesh
         known: SplitNetwork | None = trainer.objective.split
         if known is None or known.weights.world is not trainer.world or known.slots != self.slots:
@@ -62,7 +62,7 @@ class TensorStep(SharedStep):
             trainer.validator.objective.weights = weights
         self.split, self.weights = known.split, known.weights
         self.setup(known.split.graph, known.objective)
-        self.objective.buckets = None  # sums of values are exchanged meanwhile, and by one thread alone
+        self.objective.buckets = None  # one thread may communicate, which sums values during the pass
         self.sharded = ShardedUpdate(self, known.split.sharding([slot.param for slot in self.slots]), known.weights)
         return known.split
 
@@ -82,13 +82,13 @@ class TensorStep(SharedStep):
     def gatherRows(self) -> None:
         super().gatherRows()
         tensor = self.mesh.tensor.world
-        if tensor.size > 1:  # others may have been asked to stop
+        if tensor.size > 1:  # other ranks of the group may have been asked to stop
             asked = np.array([self.column("stop").any()], np.int64)
             tensor.allReduce(asked)
             self.column("stop")[...] = asked[0]
 
     def rowSums(self) -> Sums:
-        """The gradients of each parameter, in the order of its parts."""
+        """Return the gradients of each parameter, in the order of its parts."""
         if self.merged is None:
             gradients, totals = self.gradients, dict[int, np.ndarray]()
             for number, row in enumerate(gradients.rows):

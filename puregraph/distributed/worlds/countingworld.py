@@ -1,4 +1,4 @@
-"""CountingWorld: a world that is not there, whose collectives only count bytes and predict time."""
+"""CountingWorld: a simulated world, whose collectives only count bytes and predict time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class LinkSpeed(NamedTuple):
 
 
 class Collective(NamedTuple):
-    """A collective that was called: what, the bytes that each process sends, and the seconds it would take."""
+    """A collective that was called: its name, the bytes that each process sends, and the seconds it would take."""
 
     name: str
     nbytes: int
@@ -28,13 +28,13 @@ class Collective(NamedTuple):
 
 
 class CountingWorld(World):
-    """Process `rank` of `size` that are not there: arrays stay as they are, and `calls` says what was called.
+    """Process `rank` of `size` simulated ones: arrays are not changed, and `calls` lists the collectives.
 
     A reduction of n bytes among p takes 2 log2(p) latencies and 2 (p - 1) / p n / bandwidth, by halving and doubling;
     a gathering half of that.
 
     Source    Thakur, Rabenseifner, Gropp 2005, Optimization of Collective Communication Operations in MPICH
-    Raises    ArgumentError for a rank that is not below the size
+    Raises    ArgumentError for a rank outside 0 to size - 1
     """
 
     def __init__(self, size: int, rank: int = 0, link: LinkSpeed | None = None):
@@ -65,7 +65,7 @@ class CountingWorld(World):
 
     @property
     def doublings(self) -> int:
-        """The number of doublings from one process to the size."""
+        """The number of doublings from one process to `size`, rounded up."""
         return (self.size - 1).bit_length()
 
     def startAllReduce(self, array: np.ndarray) -> Pending:
@@ -96,7 +96,7 @@ class CountingWorld(World):
         return self.count("send", array.nbytes, 1)
 
     def startReceive(self, array: np.ndarray, source: int, channel: int = 0) -> Pending:
-        return OVER  # nothing is sent by who receives
+        return OVER  # counted by the sender
 
     def group(self, ranks: Sequence[int]) -> CountingWorld:
         smaller = CountingWorld(len(ranks), list(ranks).index(self.rank), self.link)

@@ -45,7 +45,7 @@ class Mesh:
         self.stage, self.data, self.tensor = (self.axis(number) for number in range(3))
 
     def axis(self, number: int) -> Axis:
-        """The axis of a number."""
+        """Return an Axis by its number: 0 stage, 1 data, 2 tensor."""
         size, step = self.sizes[number], math.prod(self.sizes[number + 1 :])
         index = self.coordinates[number]
         first = self.world.rank - index * step
@@ -58,7 +58,7 @@ class Mesh:
         return (indices[0] * self.sizes[1] + indices[1]) * self.sizes[2] + indices[2]
 
     def stagesOf(self, count: int) -> range:
-        """This rank's stages of a pipeline of `count`: stage s is at index s mod `stage.size` of the axis."""
+        """Return this rank's stages of a pipeline of `count`: stage s is at index s mod `stage.size` of the axis."""
         return range(self.stage.index, count, self.stage.size)
 
 

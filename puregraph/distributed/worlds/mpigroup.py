@@ -31,7 +31,7 @@ class MpiGroup(MpiWorld):
 
     @property
     def waiting(self) -> Any:
-        """Since when this process waits."""
+        """The time since which this process waits; None if it does not."""
         return self.whole.waiting
 
     @waiting.setter

@@ -27,15 +27,15 @@ from puregraph.distributed.worlds.startedby import SIZES, launcherSize
 from puregraph.distributed.worlds.world import Pending, World
 
 PATIENCE = 60.0  # seconds that a process waits for others before the run ends
-GATHERING, CHANNELS = 1 << 14, 1 << 13  # the first tag of gatherings on channels, and how many tags these have
-CHANNEL = 2  # the first tag of what is sent to one process
-MOSTCORES = 4096  # that a machine is asked about
-ABORTING = 5.0  # seconds that MPI has to end all processes, before this one ends by itself
-INHERITED = ("PMI_", "PMIX_", "OMPI_", "PRTE_", "HYDI_", "MPI_LOCAL")  # of which a child would take itself for a rank
+GATHERING, CHANNELS = 1 << 14, 1 << 13  # the first tag of all-gathers on channels, and the number of tags
+CHANNEL = 2  # the first tag of sends to one process
+MOSTCORES = 4096  # of one machine
+ABORTING = 5.0  # seconds for MPI to end all processes, before this one exits by itself
+INHERITED = ("PMI_", "PMIX_", "OMPI_", "PRTE_", "HYDI_", "MPI_LOCAL")  # would make a child process a rank
 
 
 class MpiPending(Pending):
-    """A collective of MPI that was started. `wait` polls it, and sleeps between two polls."""
+    """A started collective of MPI. `wait` polls it with pauses."""
 
     def __init__(self, world: MpiWorld, request: Any, kept: Any = None):
         self.world, self.request, self.kept = world, request, kept
@@ -55,7 +55,7 @@ class MpiPending(Pending):
 class MpiWorld(World):
     """The processes of this run, as MPI sees them.
 
-    MPI runs in threads: one communicates for the training, another one keeps watch on a communicator of its own.
+    Two threads use MPI: one communicates for the training, the watchdog on its own communicator.
 
     Raises    PuregraphError if mpi4py is missing, or another MPI's launcher has started this process
     """
@@ -65,26 +65,26 @@ class MpiWorld(World):
     def __init__(self) -> None:
         self.MPI = MPI = initialised()
         self.comm = MPI.COMM_WORLD.Dup()
-        self.waiting: float | None = None  # since when
-        self.done = self.exchanged = 0  # collectives of all processes, and those of groups
+        self.waiting: float | None = None  # since when this process waits
+        self.done = self.exchanged = 0  # finished collectives of all processes, and of groups
         self.groups: dict[tuple[int, ...], World] = {}
         node = self.settle()
-        self.guests: list[Any] = []  # what is to be closed before MPI is
-        self.hasChosen = False  # whether GPUs use NCCL
-        self.windows: dict[int, Any] = {}  # MPI's, by number; and those that have nobody here any more
+        self.guests: list[Any] = []  # to be closed before MPI
+        self.hasChosen = False  # True once chooseNccl was called
+        self.windows: dict[int, Any] = {}  # MPI windows by number; `unused`: garbage here
         self.unused: set[int] = set()
         self.made = 0
         self.folder, self.hasLauncher = sharedFolder(node)  # for notes of the processes on this machine
         node.Free()
         writeRankFile(self.folder, self.rank)
-        self.begun = self.rank  # the rank that the launcher knows
+        self.begun = self.rank  # the rank at the start, which the launcher knows
         self.watch = self.watchOver()
         for name in list(os.environ):
             if name.startswith(INHERITED):
                 del os.environ[name]
 
     def settle(self) -> Any:
-        """Take this process's rank in the communicator, and on its machine; gives the communicator of that."""
+        """Set this process's rank in the communicator, and on its machine. Returns the machine's communicator."""
         self.rank, self.size = self.comm.rank, self.comm.size
         node = self.comm.Split_type(self.MPI.COMM_TYPE_SHARED, key=self.rank)
         self.local, self.locals = node.rank, node.size
@@ -92,11 +92,11 @@ class MpiWorld(World):
         return node
 
     def watchOver(self) -> Watch | None:
-        """A watch over the processes, if there are several."""
+        """Start a watchdog if there are several processes."""
         return Watch(self, variable("PATIENCE", PATIENCE)) if self.size > 1 else None
 
     def started(self, request: Any, kept: Any = None) -> MpiPending:
-        """A request of MPI, and what must live until it is done."""
+        """Wrap a request of MPI; `kept` must stay alive until it is done."""
         return MpiPending(self, request, kept)
 
     def startAllReduce(self, array: np.ndarray) -> Pending:
@@ -125,7 +125,7 @@ class MpiWorld(World):
         return self.startSwap(GATHERING + channel % CHANNELS, [pieces[self.rank]] * self.size, pieces)
 
     def startSwap(self, tag: int, sent: list[np.ndarray], received: list[np.ndarray]) -> Pending:
-        """Begin to send one array to each other process, and to fill another one with what that sends."""
+        """Begin to send an array to each other process, and to receive one from each."""
         others = [(self.rank + k) % self.size for k in range(1, self.size)]
         requests = [self.comm.Irecv(bytesOf(received[r]), r, tag) for r in others if received[r].size]
         requests += [self.comm.Isend(bytesOf(sent[r]), r, tag) for r in others if sent[r].size]
@@ -158,7 +158,7 @@ class MpiWorld(World):
         return self.locals == self.size
 
     def closeUnused(self) -> None:
-        """Give the memory of windows back that no process has any more."""
+        """Free the windows that no process uses any more."""
         rows = [
             np.frombuffer(data, np.int64) for data in self.gather(np.array(sorted(self.unused), np.int64).tobytes())
         ]
@@ -183,7 +183,7 @@ class MpiWorld(World):
         self.done += 1
 
     def swap(self, sent: np.ndarray, received: np.ndarray, other: int) -> None:
-        """Give an array to another process, and take one from it."""
+        """Exchange arrays with another process."""
         requests = [self.comm.Irecv(bytesOf(received), other, 2), self.comm.Isend(bytesOf(sent), other, 2)]
         self.started(Several(self.MPI, requests), (sent, received)).wait()
 
@@ -192,11 +192,11 @@ class MpiWorld(World):
         return leaveNote(self.folder, name, text)
 
     def reason(self, error: BaseException) -> str:
-        """Why an exception ends the run, in a line."""
+        """Describe an exception that ends the run, in a line."""
         return f"{type(error).__name__}: {error}".removesuffix(": ")
 
     def say(self, text: str) -> None:
-        """Print what the user must know."""
+        """Print a message to the user on stderr."""
         print(text, file=sys.stderr, flush=True)
 
     def close(self) -> None:
@@ -216,13 +216,13 @@ class MpiWorld(World):
     def abort(self, code: int = 1) -> None:
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
-        self.MPI.COMM_WORLD.Abort(code)  # MPICH's returns, and ends nobody where its launcher cannot be reached
+        self.MPI.COMM_WORLD.Abort(code)  # MPICH's Abort returns without effect if its launcher cannot be reached
         time.sleep(ABORTING)
         os._exit(code)
 
 
 class Several:
-    """Requests of MPI, as one."""
+    """Several requests of MPI as a single one."""
 
     def __init__(self, MPI: Any, requests: list[Any]):
         self.MPI, self.requests = MPI, requests
@@ -256,13 +256,13 @@ def coresOf(MPI: Any, node: Any) -> int:
 
 
 def freeWindow(window: Any) -> None:
-    """Give the memory of MPI's window back, unless that was done before; all processes call it."""
+    """Free a window of MPI, unless that was done before; all processes call it."""
     if window:
         window.Free()
 
 
 def bytesOf(array: np.ndarray) -> np.ndarray:
-    """The bytes of an array, which any MPI can send whatever their dtype is."""
+    """Return the bytes of an array, which MPI can send for any dtype."""
     return array.reshape(-1).view(np.uint8)
 
 
@@ -276,7 +276,7 @@ def initialised() -> Any:
 
         mpi4py.rc.initialize = False
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)  # what it says of launchers is said better below
+            warnings.simplefilter("ignore", RuntimeWarning)  # refuseForeign reports foreign launchers
             from mpi4py import MPI
     except (ImportError, RuntimeError) as error:
         raise PuregraphError(

@@ -1,4 +1,4 @@
-"""Started by: what a launcher of MPI has said to this process, and how it ends with it."""
+"""Started by: the environment that an MPI launcher gives to this process, and its end with its parent."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import signal
 import sys
 
 DEATHSIGNAL = 1  # the option of Linux's prctl
-SIZES = {"PMI_SIZE": "MPICH", "OMPI_COMM_WORLD_SIZE": "Open MPI"}  # what launchers tell those that they start
+SIZES = {"PMI_SIZE": "MPICH", "OMPI_COMM_WORLD_SIZE": "Open MPI"}  # environment variables that launchers set
 RANKS = {"PMI_SIZE": "PMI_RANK", "OMPI_COMM_WORLD_SIZE": "OMPI_COMM_WORLD_RANK"}
 
 
@@ -19,7 +19,7 @@ def launcherRank() -> int:
 
 
 def launcherSize() -> tuple[str, int] | None:
-    """The variable by which a launcher of MPI has said how many processes it starts, and the number."""
+    """Return the environment variable in which an MPI launcher has set the number of processes, and that number."""
     for name in SIZES:
         text = os.environ.get(name, "")
         if text.isdecimal():
@@ -28,6 +28,6 @@ def launcherSize() -> tuple[str, int] | None:
 
 
 def endWithParent(number: int = signal.SIGTERM) -> None:
-    """Have Linux send this process a signal when the thread that has started it ends; elsewhere nothing happens."""
+    """Have Linux send this process a signal when the thread that started it ends; no effect on other systems."""
     if sys.platform.startswith("linux"):
         ctypes.CDLL(None).prctl(DEATHSIGNAL, number)

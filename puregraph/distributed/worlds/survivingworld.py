@@ -12,18 +12,18 @@ from puregraph.distributed.collectives.exchangethread import EXCHANGING
 from puregraph.distributed.worlds.mpiworld import MpiWorld
 from puregraph.distributed.worlds.world import Result
 
-ENABLED = "OMPI_MCA_mpi_ft_enable"  # what `mpiexec --with-ft ulfm` gives to those that it starts
+ENABLED = "OMPI_MCA_mpi_ft_enable"  # set by `mpiexec --with-ft ulfm`
 
 
 class LostProcessError(PuregraphError):
-    """A process is lost, and what only it had cannot be had from those that are left."""
+    """A process is lost with data that no other process has."""
 
 
 class SurvivingWorld(MpiWorld):
     """An MpiWorld that shrinks when a process is lost. Ranks and size change, and the new first rank writes files.
 
-    A process that notices the loss revokes the communicator, so that no other waits for the lost one. All then agree,
-    as after every action of `survive`, whether all have finished it: either all continue, or none.
+    A process that notices the loss revokes the communicator, so that no other waits for the lost one. After every
+    action of `survive`, all agree if it succeeded on every process: they all continue, or all repeat it.
 
     Source    Bland, Bouteiller, Herault, Bosilca, Dongarra 2013, Post-failure recovery of MPI communication capability
     """
@@ -56,20 +56,20 @@ class SurvivingWorld(MpiWorld):
         return bool(flag[0])
 
     def shrink(self) -> None:
-        """Become a world of those that are left."""
+        """Become a world of the remaining processes."""
         before = self.comm
-        EXCHANGING.settle()  # what its thread had begun has failed, for all of it is revoked
+        EXCHANGING.settle()  # all running exchanges have failed: their communicator is revoked
         if self.watch is not None:
             self.watch.drop()
         self.waiting, self.done, self.isComputing, self.bucket = None, 0, False, ""
-        while not self.moved(self.comm.Shrink()):  # else another one was lost meanwhile
+        while not self.moved(self.comm.Shrink()):  # False if another process was lost meanwhile
             pass
         self.watch = self.watchOver()
         if self.rank == 0:
             self.say(self.lossOf(before))
 
     def moved(self, comm: Any) -> bool:
-        """Take this process's rank in another communicator; whether all have one."""
+        """Take a rank in another communicator. Returns True if all processes have done so."""
         self.comm, isDone = comm, True
         try:
             self.settle().Free()
@@ -100,7 +100,7 @@ class SurvivingWorld(MpiWorld):
         return super().reason(error)
 
     def close(self) -> None:
-        """Wait for all that are left. Where some are not, MPI's own end would wait for them as well."""
+        """Wait for the remaining processes. After a loss, skip MPI's Finalize, which would wait for the lost ones."""
         self.survive(self.barrier)
         if self.comm.size == self.MPI.COMM_WORLD.size:
             super().close()

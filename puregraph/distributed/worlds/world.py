@@ -1,4 +1,4 @@
-"""World: the processes that train together, and what they exchange."""
+"""World: the processes that train together, and their collectives."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ import numpy as np
 
 from puregraph.distributed.collectives.memorywindow import MemoryWindow
 
-BEGUN = b"\x1epuregraph: all processes have begun\n"  # what the first of them prints then, for the launcher alone
+BEGUN = b"\x1epuregraph: all processes have begun\n"  # a line that rank 0 prints, which the launcher removes
 Result = TypeVar("Result")
-LASTWORDS = "last-words"  # the note with which the first process that fails says why
+LASTWORDS = "last-words"  # the note in which the first process to fail writes the reason
 
 
 class Pending:
-    """A collective that was started: `isDone()` asks, `wait()` waits. Here it is over already."""
+    """A started collective. This base class is one that is over already."""
 
     def isDone(self) -> bool:
         """True if it is over."""
         return True
 
     def wait(self) -> None:
-        """Come back when it is over."""
+        """Wait until it is over."""
 
 
 OVER = Pending()
@@ -40,12 +40,12 @@ class World:
 
     rank = local = 0
     size = locals = 1
-    survives = False  # whether those that are left go on when one is lost
-    isEnding = False  # whether all have agreed to end, each by itself
-    isComputing = False  # whether this process computes while a thread waits for others
-    hasCores = True  # whether there is a core for each process of this machine
-    bucket = ""  # what that thread exchanges
-    label = ""  # what the next collectives are for, so that who waits too long can say so
+    survives = False  # True if the other processes continue after a loss
+    isEnding = False  # True if all processes have agreed to exit by themselves
+    isComputing = False  # True while this process computes and a thread waits for others
+    hasCores = True  # True if each process of this machine has a core
+    bucket = ""  # description of the running exchange
+    label = ""  # the purpose of the next collectives, for reports of the watchdog
 
     def startAllReduce(self, array: np.ndarray) -> Pending:
         """Begin to replace an array by its sum over all processes."""
@@ -60,11 +60,11 @@ class World:
         return OVER
 
     def startAllGatherOn(self, channel: int, array: np.ndarray, cuts: list[int]) -> Pending:
-        """The same on a channel: of several ones each process may begin any first, if no two have the same channel."""
+        """Begin an all-gather on a channel; with different channels, processes may begin several in any order."""
         return self.startAllGather(array, cuts)
 
     def startAllToAll(self, sent: list[np.ndarray], received: list[np.ndarray]) -> Pending:
-        """Begin to give each process r the array sent[r], and to fill received[r] with what it gives."""
+        """Begin to send sent[r] to each process r, and to fill received[r] with the array that it sends."""
         received[0][...] = sent[0]
         return OVER
 
@@ -89,7 +89,7 @@ class World:
         self.startAllGather(array, cuts).wait()
 
     def allToAll(self, sent: list[np.ndarray], received: list[np.ndarray]) -> None:
-        """Give each process r the array sent[r], and fill received[r] with what it gives."""
+        """Send sent[r] to each process r, and fill received[r] with the array that it sends."""
         self.startAllToAll(sent, received).wait()
 
     def broadcast(self, array: np.ndarray, root: int = 0) -> None:
@@ -101,11 +101,11 @@ class World:
         self.startBarrier().wait()
 
     def window(self, size: int, dtype: np.dtype) -> MemoryWindow:
-        """An array of n elements of this process, which all others can read; they may want other lengths."""
+        """Allocate an array of n elements that all other processes can read; n may differ by process."""
         return MemoryWindow(size, dtype)
 
     def sharedMemory(self, sizes: list[int]) -> list[np.ndarray] | None:
-        """By process n bytes, zeros first, that all of them read and write; None if they cannot. All call it."""
+        """Allocate `sizes[r]` zero bytes for each process r in memory that all share; None if they cannot. All call it."""
         return None
 
     def startSend(self, array: np.ndarray, to: int, channel: int = 0) -> Pending:
@@ -140,9 +140,9 @@ class World:
         return [received[begin:end].tobytes() for begin, end in zip(cuts, cuts[1:])]
 
     def survive(self, action: Callable[[], Result]) -> Result:
-        """Do what takes collectives; when a process is lost, again with those that are left, see `SurvivingWorld`.
+        """Run an action with collectives; after a loss, repeat it with the remaining processes, see `SurvivingWorld`.
 
-        It is done on all processes or on none: all come back with what it gives. Here no loss is survived.
+        It returns on all processes or on none, with the action's result. This base class survives no loss.
         """
         return action()
 
