@@ -105,7 +105,7 @@ class World:
         return MemoryWindow(size, dtype)
 
     def sharedMemory(self, sizes: list[int]) -> list[np.ndarray] | None:
-        """Allocate `sizes[r]` zero bytes for each process r in memory that all share; None if they cannot. All call it."""
+        """Allocate `sizes[r]` shared zero bytes for each process r; None without shared memory. All call it."""
         return None
 
     def startSend(self, array: np.ndarray, to: int, channel: int = 0) -> Pending:
