@@ -115,11 +115,11 @@ __all__ = [
 ]
 
 ANALOG = "puregraph.compat.analog"
-PATHS = ("function", "graph")  # of afnio
+PATHS = ("function", "graph")  # module paths of afnio
 
 
 def __getattr__(name: str) -> Any:
-    """A class of AnalogVNN's graphs, which stand on all of this, or a path of afnio: imported at their first use."""
+    """Import a class of AnalogVNN's graphs, which build on this package, or a module path of afnio, on first use."""
     if name in PATHS:
         return import_module(f"{__name__}.{name}")
     if name not in __all__:

@@ -46,9 +46,9 @@ class Pure:
         return self.graph.title() if self.graph is self.subject else type(self.subject).__name__
 
     def named(self, paths: Iterable[str]) -> dict[str, Param]:
-        """Parameters by their paths.
+        """Return parameters by their paths.
 
-        Raises    GraphError for a path that is none
+        Raises    GraphError for an unknown path
         """
         unknown = [path for path in paths if path not in self.params]
         if unknown:
@@ -70,7 +70,7 @@ class Pure:
         return arrays
 
     def run(self, inputs: Sequence[Any], stored: dict[int, Any] | None = None) -> list[Any]:
-        """Every value of a pass, by number."""
+        """Run a forward pass, and return all values by number."""
         return self.steps.run(list(inputs), self.stored() if stored is None else stored)
 
     def outputs(self, values: list[Any]) -> list[Any]:
@@ -86,14 +86,14 @@ class Pure:
     def pull(
         self, grads: list[Any], values: list[AnyArray], updGrad: bool, params: Iterable[Param]
     ) -> tuple[list, dict]:
-        """The gradients of the inputs, and of these parameters by id, regardless of their modules' modes."""
+        """Compute the gradients of the inputs, and of these parameters by id, regardless of their modules' modes."""
         back = backwardOf(self.graph, self.steps, updGrad, frozenset(map(id, params)))
         inputs, pairs = back.gradients(grads, values, shows=False)
         return inputs, {id(p): g for p, g in pairs}
 
 
 class _Wanted(BackwardGraph):
-    """The backward pass that gives gradients to chosen parameters, whatever their modes, frozen or not.
+    """A backward pass for chosen parameters, regardless of frozen parameters and of modes.
 
     Shapes    as the forward graph's outputs -> as its inputs
     Source    `BackwardGraph`
@@ -108,7 +108,7 @@ class _Wanted(BackwardGraph):
 
 
 def backwardOf(graph: Graph, steps: Steps, updGrad: bool, chosen: frozenset[int]) -> _Wanted:
-    """The backward pass for chosen parameters, made once for each choice."""
+    """Return the backward pass for chosen parameters, cached in the graph."""
     held = tuple([id(getattr(module, name)) for _, module, name in steps.params])
     key = ("chosen", updGrad, chosen, held, id(steps), rulesFor([step.node for step in steps.items]))
     if key not in graph.backwards:

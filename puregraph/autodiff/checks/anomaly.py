@@ -1,10 +1,10 @@
-"""Anomaly: the first node that gives NaN or infinity is named while it happens.
+"""Anomaly: report the first node that returns NaN or infinity, as soon as it does.
 
     with detect_anomaly():
         cost = net(x, t)
         net.backward()
 
-Outside of it nothing is checked, and a pass pays for one look whether it is.
+Outside the block nothing is checked; the only cost is one test per pass.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class set_detect_anomaly:  # noqa: N801 - it is called like a function, as in to
         HOOKS.look = _Look(check_nan, check_inf) if mode else None
 
     def __enter__(self) -> None:
-        """The mode is set in __init__ already."""
+        """Do nothing: the mode is already set in __init__."""
 
     def __exit__(self, *failure: object) -> None:
         HOOKS.look = self.before
@@ -143,7 +143,7 @@ class _Look:
         return _Bad(nan, inf) if nan or inf else None
 
     def error(self, at: _Location, index: int, y: Any, bad: _Bad, arguments: Sequence[Any]) -> AnomalyError:
-        """The error for a bad result: its location, the bad arguments, and a hint."""
+        """Make the error for a bad result, with its location, the bad arguments, and a hint."""
         name = at.results[index]
         mask = ~np.isfinite(y) if self.nan and self.inf else np.isnan(y) if self.nan else np.isinf(y)
         first = tuple(int(i[0]) for i in np.nonzero(toHost(mask))) if y.shape else ()

@@ -23,8 +23,8 @@ from puregraph.graph.function import Function, FunctionCall
 from puregraph.graph.module import Module, isFloat
 from puregraph.graph.steps import GraphStep
 
-DIRECTIONS = 2  # along which each argument is tried; a wrong gradient is right along one of them by chance alone
-MOST = 200  # elements that are tried one by one, to say where a gradient is wrong
+DIRECTIONS = 2  # random directions per argument; a wrong gradient passes only by chance
+MOST = 200  # elements that are checked one by one, to report where a gradient is wrong
 
 
 class GradcheckError(AutoDiffException, AssertionError):
@@ -130,7 +130,7 @@ def doubled(x: Any) -> Any:
 
 
 def checkSteps(pure: Pure, xs: list[Any], limits: _Limits, rng: np.random.Generator, skip: frozenset) -> None:
-    """Run the graph once, and check each rule with the values that come by."""
+    """Run the graph once, and check each rule with its actual values."""
     steps, stored = pure.steps, pure.stored()
     values: list[Any] = [None] * steps.count
     for number, x in (*zip(steps.inputs, xs), *stored.items()):
@@ -158,7 +158,7 @@ def checkSteps(pure: Pure, xs: list[Any], limits: _Limits, rng: np.random.Genera
 
 
 def moved(pure: Pure, xs: list[Any], eps: float, rng: np.random.Generator) -> list[Any]:
-    """The derivative of each value of a pass along random directions of inputs and parameters; None if not float."""
+    """Return the derivative of each value along random directions of inputs and parameters; None if not float."""
     vs = [rng.standard_normal(x.shape) if isFloat(x) else 0 for x in xs]
     by = {id(p): rng.standard_normal(p.shape) for p in pure.params.values()}
     ends = []
@@ -195,9 +195,9 @@ class _Local:
         return result if type(result) is tuple else (result,)
 
     def forward(self) -> tuple:
-        """The outputs, after checking that the rule writes to nothing and gives the same again.
+        """Run the rule, check that it writes to no argument and repeats its results, and return the outputs.
 
-        States are moved on by the last of the runs, as in a pass.
+        States are updated once, as in a pass.
         """
         before = kept(self.arguments)
         first = self.run(self.arguments)
@@ -217,7 +217,7 @@ class _Local:
         return moving if type(moving) is tuple else (moving,)
 
     def unwritten(self, rule: str, names: Iterable[str], before: list[Any], after: Iterable[Any]) -> None:
-        """Nothing that a rule was given has changed."""
+        """Check that a rule has not changed its arguments."""
         for i, (name, a, b) in enumerate(zip(names, before, after)):
             if a is not None and not same(a, b) and i not in self.states:
                 raise self.error(
@@ -262,7 +262,7 @@ class _Local:
         return "updateGrad" if self.module.updateGrad is not None else "the derivative of its formula"
 
     def checkForm(self, name: str, grad: Any, x: Any) -> None:
-        """A gradient has the shape and dtype of what it belongs to."""
+        """Check that a gradient has the shape and dtype of its value."""
         if grad is None:
             return
         form = (np.shape(grad), getattr(grad, "dtype", type(grad).__name__))
@@ -277,7 +277,10 @@ class _Local:
             )
 
     def checkValues(self, i: int, grad: Any, seeds: list[Any], limits: _Limits, rng: np.random.Generator) -> None:
-        """A gradient is the derivative along random directions, or else along that in which the argument moves."""
+        """Check a gradient along random directions; if one fails, along the argument's derivative in this pass.
+
+        So a kink is accepted at values that do not change in the pass.
+        """
         x = self.arguments[i]
         loss = self.along(i, seeds)
         scale = self.size(seeds)
@@ -292,7 +295,7 @@ class _Local:
                 raise self.wrong(i, grad, loss, self.narrowed(line, isRight), limits.eps)
 
     def narrowed(self, line: Any, isRight: Callable[[Any], bool]) -> Any:
-        """A few positions where a gradient is wrong along a line, by halves."""
+        """Return a few positions where a gradient is wrong along a line, by bisection."""
         positions = np.flatnonzero(line)
         while len(positions) > MOST:
             half, other = np.array_split(positions, 2)
@@ -300,7 +303,7 @@ class _Local:
         return positions
 
     def along(self, i: int, seeds: list[Any]) -> Callable[[Any], float]:
-        """<u, y> as a function of one argument."""
+        """Return <u, y> as a function of one argument."""
 
         def loss(at: Any) -> float:
             outputs = self.run([*self.arguments[:i], at, *self.arguments[i + 1 :]])
@@ -339,7 +342,7 @@ class _Local:
 
 
 def only(line: Any, positions: Sequence[int] | np.ndarray) -> Any:
-    """A direction in a few positions, 0 in the others."""
+    """Return a direction that is 0 except at these positions."""
     v = np.zeros(line.size)
     v[positions] = line.reshape(-1)[positions]
     return v.reshape(line.shape)

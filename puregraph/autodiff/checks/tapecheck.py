@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from puregraph.core.protocols import AnyArray
 
-Near = Callable[[float, float, float, float], bool]  # analytic, numeric, the size of the gradient, that of the loss
-Fault = tuple[str, str, float, float]  # what is wrong, the argument, what was expected, what was found
+Near = Callable[[float, float, float, float], bool]  # analytic, numeric, norm of the gradient, size of the loss
+Fault = tuple[str, str, float, float]  # text, argument, expected, actual
 Run = Callable[[list[Any]], list[Any]]
 
 
@@ -95,7 +95,7 @@ def compare(
     eps: float,
     rng: np.random.Generator,
 ) -> tuple[int, float, float] | None:
-    """The first argument whose gradient is not what differences say along a random direction, and both numbers."""
+    """Return the first argument with a wrong directional derivative, the numeric and the analytic one; None if none."""
 
     def loss(i: int, at: AnyArray) -> float:
         outputs = map(bare, run([*values[:i], at, *values[i + 1 :]]))
@@ -142,7 +142,7 @@ def faultAt(node: TapeNode, near: Near, eps: float, rng: np.random.Generator) ->
 
 
 def opened(node: TapeNode) -> tuple[Run, list[Any]] | None:
-    """A node as a function of its edges' values, and those values; None if it cannot be run again."""
+    """Return a node as a function of its edges' values, and those values; None if it cannot be run again."""
     if isinstance(node, Operation):
         return lambda values: listed(node.function(*filled(node.arguments, iter(values)), **node.options)), [
             v.data for v in node.leaves
@@ -174,7 +174,7 @@ def callOf(node: FunctionBackward, values: list[Any]) -> list[Variable]:
 
 
 def againOf(node: CheckpointBackward, values: list[AnyArray]) -> list[Any]:
-    """A function that is run again, on other values."""
+    """Run a checkpointed function again on other values."""
     fresh = [copied(v) for v in node.inputs]
     for i, x in zip(node.wanted, values):
         fresh[i] = Variable(x)

@@ -40,26 +40,26 @@ Vjp = Callable[[Any, Any, tuple, dict, tuple], Any]
 Jvp = Callable[[Any, list, list, dict], tuple[Any, Any]]
 VJPS: dict[ArrayFunction, Vjp] = {}  # the declared gradients, bound to the names of their functions' arguments
 WRITING = {np.copyto, np.put, np.place, np.putmask, np.put_along_axis, np.fill_diagonal}
-FRESH = {np.zeros_like, np.ones_like, np.empty_like}  # of the constant ones: to be written into
-NAMES = {  # of arguments, where a function's signature does not tell
+FRESH = {np.zeros_like, np.ones_like, np.empty_like}  # constant, but arrays to write into
+NAMES = {  # argument names of functions without a signature
     operator.getitem: ("x", "key"),
     np.concatenate: ("arrays", "axis"),
     np.where: ("condition", "x", "y"),
     **dict.fromkeys((np.dot, np.inner, np.vdot), ("a", "b")),
 }
-HARMLESS = {"keepdims", "dtype", "out"}  # the result says it all
-PLAIN = {*HARMLESS, "axis", "order", "casting", "subok", "copy", "optimize"}  # of rules that take a call as it is
-RAW = ("arguments", "options", "needs")  # what a rule names that takes a call as it is
+HARMLESS = {"keepdims", "dtype", "out"}  # visible in the result
+PLAIN = {*HARMLESS, "axis", "order", "casting", "subok", "copy", "optimize"}  # supported by rules without `reads`
+RAW = ("arguments", "options", "needs")  # parameters of a rule that takes arguments and options unbound
 
 
 def jvp(*functions: ArrayFunction) -> Callable[[Jvp], Jvp]:
-    """Say how a tangent goes through functions of numpy, or through a Kernel of your own.
+    """Register the tangent rule of functions of numpy, or of a Kernel of your own.
 
         @register_tangent(double)
         def doubled(function, values, tangents, options):
             return function(*values), 2 * tangents[0]
 
-    The rule is asked only if at least one of the tangents is there.
+    The rule is called only if at least one of the tangents is not None.
 
     Raises    ValueError if one of them has a rule, or is no function that a rule would be asked for
 
@@ -92,7 +92,7 @@ def declaredVjp(function: ArrayFunction) -> Vjp | None:
 
 
 def jvpOf(function: ArrayFunction) -> Jvp | None:
-    """The tangent of a function: declared, or itself where that is linear."""
+    """Return the tangent rule of a function: the declared one, or the function itself if it is linear."""
     rule = declared(function, "jvp")
     if rule is None and declared(function, "multilinear") is not None or rule == MULTILINEAR:
         return multilinearJvp
@@ -184,7 +184,7 @@ def isDefault(function: ArrayFunction, name: str, value: object) -> bool:
 def positioned(
     function: ArrayFunction, arguments: tuple, options: dict[str, Any], isVariable: Callable[[object], bool]
 ) -> tuple[tuple, dict[str, Any]]:
-    """A call with its Variables given by position, whatever it was that the caller gave by name."""
+    """Return the positional arguments and options of a call, with Variables passed by name moved to their positions."""
     late = [k for k, v in options.items() if k != "out" and holds(v, isVariable)]
     if not late:
         return arguments, options

@@ -62,14 +62,14 @@ class RuleValue(Tracer):
 
 
 class RuleTape:
-    """The calls of one run of a rule: of each its gradient rule, arguments, options, result and numbers."""
+    """The calls of one run of a rule, each with its gradient rule, arguments, options, result and numbers."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[Any, tuple, dict[str, Any], Any, list[int | None]]] = []
         self.count = 0
 
     def follow(self, value: Any, needed: bool) -> Any:
-        """A RuleValue of an array; what is no array stays as it is."""
+        """Return a RuleValue for an array; other values are returned unchanged."""
         if not isArray(value):
             return value
         self.count += 1
@@ -96,7 +96,7 @@ class RuleTape:
         return tuple(followed) if isinstance(result, (tuple, list)) else followed[0]
 
     def back(self, results: list[Any], grads: list[Any]) -> dict[int, Any]:
-        """The gradient by number of each value that has one, from the gradients of the results."""
+        """Run backward from the gradients of the results. Returns the gradients of values by number."""
         total: dict[int, Any] = {}
         for y, g in zip(results, grads):
             if isRuleValue(y) and y.number is not None and g is not None:
@@ -146,7 +146,7 @@ def values(arguments: Any) -> Any:
 
 
 def numbers(arguments: Any) -> list[int]:
-    """The numbers of all RuleValues among arguments to which a gradient comes back."""
+    """Return the numbers of all RuleValues among arguments that get a gradient."""
     if isinstance(arguments, RuleValue):
         return [] if arguments.number is None else [arguments.number]
     return [n for a in arguments for n in numbers(a)] if type(arguments) in (tuple, list) else []

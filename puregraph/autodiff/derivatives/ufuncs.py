@@ -79,7 +79,7 @@ def composed(t: Term) -> Callable[..., Any]:
     if first.op == "number":
         c = first.value
         return lambda g, y, a, b=None: f(c, right(g, y, a, b))
-    if first.op == "name":  # without a call for it, as most of them begin
+    if first.op == "name":  # the common case, without a nested call
         i = "gyab".index(first.value)
         if last.op == "name":
             j = "gyab".index(last.value)
@@ -108,7 +108,7 @@ ZERO = Formula(0)
 
 @lru_cache(maxsize=4096)
 def slope(formula: Formula, names: tuple[str, ...], active: tuple[bool, ...]) -> tuple[Formula, tuple[str, ...]]:
-    """The tangent of a formula, sum of dy/dx t over the names x that change, and what the tangents t are called."""
+    """Return the tangent of a formula, the sum of dy/dx t over the active names x, and the names of the tangents t."""
     mark = "t"
     while any(name.startswith(mark) for name in names):  # a formula may be a slope itself
         mark += "_"
@@ -134,7 +134,7 @@ def slopes(
 
 
 def throughFormulas(function: Interpreter, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
-    """Branches are differentiated one by one, so that what a condition discards cannot make a tangent nan."""
+    """Differentiate branches separately, so that a branch that a condition discards cannot make a tangent nan."""
     results = function(*values)
     formulas = tuple(formulasOf(function))
     return results, tangentsOf(formulas, function.names, values, tangents, results)
@@ -154,7 +154,7 @@ def tangentsOf(
 
 
 def unlogical(formula: Formula) -> Formula:
-    """A formula that gives a truth does not change."""
+    """Return 0 for a formula of booleans, whose tangent is zero; other formulas are returned unchanged."""
     return ZERO if formula.term.op in LOGICAL else formula
 
 
@@ -162,7 +162,7 @@ def unlogical(formula: Formula) -> Formula:
 def pointwiseTangent(
     function: ArrayFunction, values: list, tangents: list, options: dict
 ) -> tuple[AnyArray | None, AnyArray | None] | None:
-    """The derivative of the function's formula."""
+    """Compute the tangent of a ufunc from its formula; None if the result is not float."""
     y = function(*values, **options)
     if type(y) is tuple or y.dtype.kind != "f":
         return y, None
@@ -178,7 +178,7 @@ CLIP = Formula("clip(a, b, c)")
 
 @op(np.clip).vjp
 def clipRule(g, y, a, a_min=None, a_max=None, min=None, max=None):
-    """At both bounds the gradient is the value's, beyond it is the bound's; a bound that is left out is infinite."""
+    """The gradient goes to the value between and at the bounds, outside to the bound; an omitted bound is infinite."""
     low = next((x for x in (a_min, min) if not isLeftOut(x)), -np.inf)
     high = next((x for x in (a_max, max) if not isLeftOut(x)), np.inf)
     return formulaRule([CLIP], ("a", "b", "c"), False)(g, y, (a, low, high), {}, (True, True, True))
@@ -186,7 +186,7 @@ def clipRule(g, y, a, a_min=None, a_max=None, min=None, max=None):
 
 @op(np.clip).jvp
 def clipped(function: ArrayFunction, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
-    """Passes between the bounds, and at both; a bound that is None is infinite."""
+    """The tangent is the value's between and at the bounds, outside the bound's; a bound of None is infinite."""
     refuse(function, options, "where")
     low, high = options.pop("min", None), options.pop("max", None)
     x, low, high = (*values, *[low, high][len(values) - 1 :])[:3]
@@ -198,13 +198,13 @@ def clipped(function: ArrayFunction, values: list, tangents: list, options: dict
 
 @op(np.nan_to_num).vjp
 def nanToNumRule(g, y, x, nan=0, posinf=None, neginf=None):
-    """dx = g where x was a number."""
+    """dx = g where x is finite, else 0."""
     return np.where(np.isfinite(x), g, 0)
 
 
 @op(np.round, np.around).vjp
 def roundRule(g, y, a, decimals=0):
-    """y stays between its steps: dx = 0."""
+    """dx = 0, as y is constant between its steps."""
     return np.zeros_like(g)
 
 
@@ -222,19 +222,19 @@ def fullLikeRule(g, y, a, fill_value, shape=None):
 
 @op(np.full_like).jvp
 def filled(function: ArrayFunction, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
-    """Only what it is filled with matters."""
+    """The tangent is filled with that of the fill value."""
     y, t = function(*values, **options), tangents[1]
     return y, None if t is None or y.dtype.kind != "f" else function(values[0], t, *values[2:], **options)
 
 
 @op(astype, getattr(np, "astype", astype)).vjp
 def astypeRule(g: AnyArray, y: AnyArray, arguments: tuple, options: dict, needs: tuple) -> tuple[AnyArray | None, ...]:
-    """The dtype that there was."""
+    """dx = g in the dtype of x."""
     return (g.astype(arguments[0].dtype), *[None] * (len(arguments) - 1))
 
 
 @op(astype).jvp
 def converted(function: ArrayFunction, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
-    """In the other dtype; none in one of whole numbers."""
+    """The tangent in the new dtype; None for integers."""
     y = function(*values, **options)
     return y, function(tangents[0], *values[1:], **options) if y.dtype.kind == "f" else None

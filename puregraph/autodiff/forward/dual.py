@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 class Dual(Tracer):
     """x + t e with e e = 0: an array and the direction in which it changes.
 
-    Whatever is done with Duals gives Duals, by the rules of `tangents`. A `tangent` of None means zero. One whole may
-    be written to by index, as `y[key] = x`; a view of another may not. Inside one another, Duals of a higher `level`
-    stand further out: a `jvp` in a function that is being differentiated.
+    Functions of Duals return Duals, by their tangent rules. A `tangent` of None means zero. A Dual may be written to by
+    index, as `y[key] = x`, unless it is a view of another. Nested `jvp` calls have different levels; Duals of a higher
+    `level` contain those of lower ones.
 
     >>> y = np.sin(Dual(np.zeros(2), np.ones(2)))
     >>> y.value, y.tangent
@@ -39,7 +39,7 @@ class Dual(Tracer):
 
     def __init__(self, value: Any, tangent: Any = None, level: int = 0):
         self.value, self.tangent, self.level = value, tangent, level
-        self.owns = False  # whether the tangent is nobody else's
+        self.owns = False  # True if no other Dual shares the tangent
 
     @property
     def carrier(self) -> Any:
@@ -150,7 +150,7 @@ def levels(values: Any) -> list[int]:
 
 
 def part(arguments: Any, level: int) -> tuple[list, list]:
-    """Arguments as two lists: values, and tangents."""
+    """Split arguments into a list of values and a list of tangents."""
     values, tangents = [], []
     for x in arguments:
         if isDual(x, level):
@@ -167,7 +167,7 @@ def part(arguments: Any, level: int) -> tuple[list, list]:
 
 
 def whole(result: Any, tangent: Any, level: int) -> Any:
-    """Results and their tangents as Duals; what holds no floats stays as it is."""
+    """Pair results with their tangents as Duals; values without floats are returned unchanged."""
     if type(result) in (tuple, list):
         changes = [None] * len(result) if tangent is None else tangent
         return type(result)([whole(y, t, level) for y, t in zip(result, changes)])

@@ -182,7 +182,7 @@ def stacked(columns: list[AnyArray], x: AnyArray) -> AnyArray:
 
 
 class _Depth(threading.local):
-    """The number of differentiations of this thread that are inside one another."""
+    """The nesting depth of differentiations in this thread."""
 
     level = 0
 
@@ -212,7 +212,7 @@ def oneOf(results: list[Any], inputs: Any) -> Any:
 
 
 def beside(primals: Any, tangents: Any) -> tuple[list[Any], list[Any]]:
-    """Values and their directions, checked."""
+    """Return lists of values and of their tangents, after checking them."""
     xs = listOf(primals)
     vs = [None] * len(xs) if tangents is None else listOf(tangents)
     if len(vs) != len(xs):
@@ -223,7 +223,7 @@ def beside(primals: Any, tangents: Any) -> tuple[list[Any], list[Any]]:
 
 
 def checkTangent(x: Any, v: Any, name: str) -> None:
-    """A direction has the shape of what it moves, which holds floats; both are plain arrays."""
+    """Check that a tangent has the shape of its value, which holds floats; both must be plain arrays."""
     needPlain(x, name)
     needPlain(v, f"the tangent of {name}")
     if v is None:
@@ -234,7 +234,7 @@ def checkTangent(x: Any, v: Any, name: str) -> None:
 
 
 def dualsOf(xs: Sequence[AnyArray], vs: Sequence[AnyArray | None], level: int) -> list[AnyArray]:
-    """Values with their directions; what holds no floats stays as it is."""
+    """Pair values with their tangents as Duals; values without floats are returned unchanged."""
     return [moving(x, v, level) for x, v in zip(xs, vs)]
 
 
@@ -256,7 +256,7 @@ def direction(pure: Pure, params: dict[str, Any], level: int) -> Callable[[Any, 
 
 
 def split(result: Any, level: int) -> tuple[Any, Any]:
-    """Values, and their tangents beside them."""
+    """Split results into values and tangents."""
     if isinstance(result, (tuple, list)):
         parts = [split(y, level) for y in result]
         return type(result)([y for y, _ in parts]), type(result)([t for _, t in parts])

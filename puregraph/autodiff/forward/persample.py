@@ -24,7 +24,7 @@ from puregraph.graph.steps import ABSENT, GraphStep
 if TYPE_CHECKING:
     from puregraph.core.protocols import AnyArray
 
-CLOSE = {2: 5e-2, 4: 1e-3, 8: 1e-8}  # by the bytes of a float: how far a sample alone may differ by rounding
+CLOSE = {2: 5e-2, 4: 1e-3, 8: 1e-8}  # rounding tolerance for a single sample, by the bytes of a float
 
 
 class PerSample(NamedTuple):
@@ -112,7 +112,7 @@ class _Attribution(SampleKinds):
         return PerSample(params, [self.inputGrad(n) for n in self.steps.inputs])
 
     def divided(self, number: int) -> Any:
-        """No sample has a part in the gradient of what does not depend on any."""
+        """Refuse the gradient of an output that depends on no sample."""
         raise AutoDiffException(f"{self.pure.title}: output '{self.steps.names[number]}' depends on no sample")
 
     def sumOf(self, grads: list[AnyArray], like: AnyArray) -> Any:
@@ -161,7 +161,7 @@ class _Attribution(SampleKinds):
                     self.add(number, g)
 
     def call(self, step: GraphStep, grads: list[Any], needs: Sequence[bool], at: Sequence[Any] | None = None) -> tuple:
-        """The gradient rule of a step, on all its values or others."""
+        """Run the gradient rule of a step, on its values or on others."""
         arguments, outputs = at or ([self.values[n] for n in step.args], [self.values[n] for n in step.outs])
         rule = gradientRule(
             step.module, tuple(map(bool, needs)), step.node.rule, RuleContext(step.node, self.pure.graph)
@@ -220,25 +220,25 @@ class _Attribution(SampleKinds):
         return True
 
     def single(self, step: GraphStep, grads: list[Any], needs: Sequence[bool], i: int) -> tuple:
-        """The rule on one sample alone."""
+        """Run the rule on one sample."""
         if self.kind(step.visible[0]) == EACH:
             grads = [part(g, i, True) for g in grads]
         return self.few(step, grads, needs, slice(i, i + 1))
 
     def few(self, step: GraphStep, grads: list[AnyArray], needs: Sequence[bool], which: Any) -> tuple:
-        """The rule on a few samples, with the gradients of their outputs."""
+        """Run the rule on a few samples, with their output gradients."""
         arguments = [self.values[n][which] if self.kind(n) == EACH and n else self.values[n] for n in step.args]
         outputs = [self.values[n][which] if self.batched.get(n) else self.values[n] for n in step.outs]
-        if not all(isArray(y) for y in outputs):  # a context of the whole batch is of no use for a few of it
+        if not all(isArray(y) for y in outputs):  # a context of the full batch does not fit a few samples
             states = [False] * step.inputs + [isinstance(s, State) for s in step.module.ruleParams()]
             result = step.call(*[a.copy() if s else a for a, s in zip(arguments, states)])
             outputs = list(result) if type(result) is tuple else [result]
         return self.call(step, grads, needs, (arguments, outputs))
 
     def checkAlone(self, step: GraphStep, grads: list[AnyArray], needs: list[bool]) -> None:
-        """The first and the last sample have the same gradients alone and together, for any gradients of the outputs.
+        """Check that the first and the last sample have equal gradients alone and together, for any output gradients.
 
-        Where a cost takes means, they have the same but for a factor.
+        For a cost that takes a mean, they may differ by a common factor.
         """
         names, indices = inputNames(step.module, step.inputs), step.module.indices
         trial = [
@@ -252,7 +252,7 @@ class _Attribution(SampleKinds):
         if self.count < 2 or not any(trial):
             return
         isCost = self.kind(step.visible[0]) == JOINT
-        ends = slice(None, None, self.count - 1)  # both of them
+        ends = slice(None, None, self.count - 1)  # the first and the last sample
         tries = list(grads) if isCost else [None if g is None else wave(g[ends]) for g in grads]
         try:
             with np.errstate(all="ignore"):
@@ -299,7 +299,7 @@ class _Attribution(SampleKinds):
 
 
 def samplesOf(x: AnyArray) -> Samples:
-    """A batch as a batch of one for each sample."""
+    """Return Samples that are each a batch of one."""
     return Samples(x.reshape(len(x), 1, *x.shape[1:]))
 
 

@@ -1,4 +1,4 @@
-"""SampleKinds: which values of a graph belong to one sample each, to all alike, or are computed from all together."""
+"""SampleKinds: classify the values of a graph as per-sample, common to all samples, or computed from all jointly."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class SampleKinds:
         self.wanted = self.requirements()
 
     def enter(self, xs: list[AnyArray], shared: frozenset[str]) -> int:
-        """Note which inputs have an axis of samples; how many samples there are."""
+        """Note which inputs have an axis of samples. Returns the number of samples."""
         names = [self.steps.names[n] for n in self.steps.inputs]
         names = [name.rpartition(".")[2] if self.pure.graph is not self.pure.subject else name for name in names]
         unknown = shared - set(names)
@@ -63,7 +63,7 @@ class SampleKinds:
         return counts[0]
 
     def kind(self, number: int) -> str:
-        return self.kinds.get(number, COMMON)  # parameters and states are those of all
+        return self.kinds.get(number, COMMON)  # parameters and states are common
 
     def classify(self, step: GraphStep) -> None:
         """Classify the outputs of a step, by its shape rule with a symbol for the number of samples."""
@@ -94,7 +94,7 @@ class SampleKinds:
             return [(N, *s[1:]) if s[:1] == (self.count,) else s for s in shapes]
 
     def requirements(self) -> dict[int, bool]:
-        """Per value: true if a gradient is wanted through it."""
+        """Return by number True if a value needs a gradient."""
         steps = self.steps
         wanted = {n: isFloat(self.values[n]) for n in steps.inputs}
         for number, module, name in steps.params:
@@ -105,7 +105,7 @@ class SampleKinds:
         return wanted
 
     def needs(self, step: GraphStep, wanted: dict[int, bool]) -> list[bool]:
-        """Per argument of a step: true if it gets a gradient."""
+        """Return for each argument of a step True if it gets a gradient."""
         names, indices = inputNames(step.module, step.inputs), step.module.indices
         return [bool(wanted.get(n)) and not (i < step.inputs and names[i] in indices) for i, n in enumerate(step.args)]
 

@@ -57,7 +57,7 @@ class Samples(Tracer):
 
     @property
     def all(self) -> Any:  # type: ignore[override]
-        """`batch`, under its name before."""
+        """The former name of `batch`."""
         warnings.warn("Samples.all is called Samples.batch now", DeprecationWarning, stacklevel=2)
         return self.batch
 
@@ -78,7 +78,7 @@ class Samples(Tracer):
         self.batch[behind(key)] = new.batch if isinstance(new, Samples) else new
 
 
-AXES = {"axis", "axis1", "axis2", "source", "destination"}  # what parameters are called that count axes
+AXES = {"axis", "axis1", "axis2", "source", "destination"}  # names of arguments that are axis numbers
 
 
 def rankOf(x: Any) -> int:
@@ -87,7 +87,7 @@ def rankOf(x: Any) -> int:
 
 
 def aligned(arguments: tuple) -> list[Any]:
-    """Arrays that broadcast like those of a single sample: missing axes are inserted after the axis of samples."""
+    """Return arrays that broadcast as for a single sample: missing axes are inserted after the axis of samples."""
     rank = max(map(rankOf, arguments))
     return [
         a.batch.reshape(a.batch.shape[0], *(1,) * (rank - a.ndim), *a.shape) if isinstance(a, Samples) else a
@@ -96,7 +96,7 @@ def aligned(arguments: tuple) -> list[Any]:
 
 
 def wrapped(result: Any, count: int, rank: int) -> Any:
-    """A result that has the axis of samples, as Samples."""
+    """Wrap a result with an axis of samples as Samples."""
     return Samples(result) if result.ndim == rank + 1 and result.shape[0] == count else result
 
 
@@ -183,13 +183,13 @@ def broadcasted(function: ArrayFunction, x: Any, shape: Any) -> Any:
 
 @op(astype, np.copy).perSample
 def converted(function: ArrayFunction, x: Any, *arguments: Any, **options: Any) -> Any:
-    """Each sample in another dtype, or in memory of its own."""
+    """Convert or copy each sample."""
     return Samples(function(x.batch, *arguments, **options))
 
 
 @op(np.zeros_like, np.ones_like, np.full_like).perSample
 def alike(function: ArrayFunction, x: Any, *arguments: Any, shape: Any = None, **options: Any) -> Any:
-    """An array for each sample, filled alike."""
+    """Make an array for each sample with the same content, as zeros_like."""
     sizes = x.shape if shape is None else shape if isinstance(shape, (tuple, list)) else (shape,)
     return Samples(function(x.batch, *arguments, shape=(len(x.batch), *sizes), **options))
 
@@ -209,7 +209,7 @@ def indexed(function: ArrayFunction, x: Any, key: Any) -> Any:
 
 
 def behind(key: Any) -> tuple:
-    """An index into each sample, as one into all."""
+    """Convert an index into a sample to one into the batch."""
     parts = key if isinstance(key, tuple) else (key,)
     if not all(part is None or part is ... or isinstance(part, (int, np.integer, slice)) for part in parts):
         raise _Unknown("an index by arrays")
@@ -218,7 +218,7 @@ def behind(key: Any) -> tuple:
 
 @op(np.matmul).perSample
 def multiplied(function: ArrayFunction, a: Any, b: Any) -> Any:
-    """A matrix product for each sample; what all have in common has no more axes than they."""
+    """A matrix product for each sample; common arrays must not have more axes than a sample."""
     ranks = [rankOf(x) for x in (a, b) if isinstance(x, Samples)]
     if min(rankOf(a), rankOf(b)) < 2 or max(rankOf(a), rankOf(b)) > max(ranks):
         raise _Unknown("a matrix product with a vector, or with more axes than the samples have")

@@ -46,7 +46,7 @@ class JointGraph(GradientGraph):
     """
 
     def prepare(self) -> None:
-        """The forward pass."""
+        """Add the nodes of the forward pass."""
         self.entries, values = self.repeat(self.forwardSteps)
         self.external |= values
         self.known.update(self.forwardGraph.outputNames)
@@ -65,7 +65,7 @@ class JointGraph(GradientGraph):
         return entry
 
     def shape(self, number: int) -> Edge | None:
-        """A value of the forward pass itself: freed, it has an outline."""
+        """Return the edge of a forward value read for its shape, which is known even after the value is freed."""
         return None if number == ABSENT else self.outside(number)
 
     def title(self) -> str:
@@ -119,9 +119,9 @@ class ReadModel:
 
 
 def graph_of(graph_or_model: Any) -> Any:
-    """A graph as it is; that of an ONNX model, or of the path of one, which ends in .onnx.
+    """Return a graph unchanged, or the graph of an ONNX model, or of the path of one, which ends in .onnx.
 
-    Parameters of a model get gradients, while statistics stay and nothing is dropped.
+    Parameters of an ONNX model are trainable, while its normalization and dropout are in evalMode.
     """
     isPath = isinstance(graph_or_model, (str, os.PathLike)) and os.fspath(graph_or_model).endswith(".onnx")
     if not isPath and not hasattr(graph_or_model, "opset_import"):
@@ -173,7 +173,7 @@ def add_backward_pass(
     refuse_states(names, outs, ins)
 
     def make(stored: set[int]) -> JointGraph:
-        return JointGraph(graph, outs, ins, stored | set(names.flat.outputs))  # outputs are held anyway
+        return JointGraph(graph, outs, ins, stored | set(names.flat.outputs))  # outputs are stored in any case
 
     stored = stored_by(data_forwarding_strategy, names, data_to_recompute)
     joint = make(stored) if budget is None else choices(names, make, budget, shapes, data_forwarding_strategy)
@@ -251,9 +251,9 @@ def names_of(graph: Graph) -> _Names:
 
 
 def refuse_states(names: _Names, outputs: list[_Target], inputs: list[_Target]) -> None:
-    """Parameters are no outputs, and running states are neither.
+    """Refuse parameters and states as outputs, and running states as inputs.
 
-    Raises    AutoDiffException naming it
+    Raises    AutoDiffException naming the output or input
     """
     for target in outputs:
         if target.numbers[0] in names.params:

@@ -137,12 +137,12 @@ class BackwardImplementation(ABC):
 
 
 def nodeOf(module: Module, where: RuleContext) -> Node:
-    """The node that a rule is asked for; of a module that runs alone, one of its own."""
+    """Return the node of a rule's context, or a new node for a module without a graph."""
     return Node(module) if where.node is None else where.node
 
 
 def paired(names: Sequence[str], table: dict[str | None, str | None], connectors: Sequence[str]) -> list[str | None]:
-    """The connector of each name by the table of a BackwardResult, where None stands for the only name or connector."""
+    """Look up the connector of each name in a BackwardResult's table; None there is the only name or connector."""
     if None in table and len(names) == 1:
         table = {names[0]: table[None]}
     only = connectors[0] if len(connectors) == 1 else None

@@ -62,7 +62,7 @@ class FreeingGraph(Graph):
     # Building ---------------------------------------------------------------------------------------------------------
 
     def grow(self, module: Module, parents: Parents, name: str) -> Node:
-        """A new node, of a name of its own."""
+        """Add a node with a unique name."""
         node = Node(module, parents)
         node.rename = self.fresh(name)
         weakenReader(node)
@@ -77,7 +77,7 @@ class FreeingGraph(Graph):
         return free
 
     def repeat(self, steps: Steps) -> tuple[list[Node], dict[int, Edge]]:
-        """Clones of all steps of a forward pass: the nodes of its inputs, and the edges of its values."""
+        """Clone all steps of a forward pass. Returns its input nodes, and the edges of its values by number."""
         values: dict[int, Edge] = {n: (self.grow(Input(), None, steps.names[n]), 0) for n in steps.inputs}
         for step in steps.items:
             values |= rematerialized(step, values.__getitem__, self.grow, step.path)
@@ -167,7 +167,7 @@ class FreeingGraph(Graph):
         return self.ownGradients(data, outputs)
 
     def ownGradients(self, data: list[AnyArray], outputs: list[AnyArray]) -> list[Any]:
-        """The outputs, with each gradient copied that shares its array with an input or another output."""
+        """Return the outputs, with a copy of each gradient whose array is also an input or another output."""
         others = {id(x) for x in data}
         for i, name in enumerate(self.outputNames):
             if name in self.grad_names:
@@ -235,7 +235,7 @@ class FreeingGraph(Graph):
 
 
 def within(step: GraphStep, size: int, lives: Liveness) -> int | None:
-    """The value in whose memory the output of a step is, if it has none of its own."""
+    """Return the value whose memory a step's output shares; None if it has its own."""
     module = step.module
     if module.views:
         return step.args[0]

@@ -1,4 +1,4 @@
-"""GradientGraph: gradients of any values by any others, from forward values that are stored or made again."""
+"""GradientGraph: gradients of any values by any others, from forward values that are stored or recomputed."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from puregraph.graph.steps import ABSENT, GraphStep, Steps
 
 
 class GradientGraph(FreeingGraph, BackwardGraph):
-    """The gradient nodes from some values of a graph back to others; what they read is stored, or made again.
+    """The gradient nodes from some values of a graph back to others; the forward values are stored or recomputed.
 
-    `keep` are the numbers of the values that the forward pass keeps for it. Any other value is rematerialized by clones
-    of the forward nodes when a gradient node first wants it, from stored ones, and freed after the last that does.
+    `keep` are the numbers of the values that the forward pass stores. Any other value is recomputed from stored ones by
+    clones of the forward nodes when a gradient node first reads it, and freed after its last reader.
 
     Source    Chen, Xu, Zhang, Guestrin 2016, arXiv:1604.06174, algorithm 1
     """
@@ -33,8 +33,8 @@ class GradientGraph(FreeingGraph, BackwardGraph):
         self.keep = keep
         self.params_by_number = {number: (module, name) for number, module, name in self.forwardSteps.params}
         self.maker = {n: i for i, step in enumerate(self.forwardSteps.items) for n in step.outs}
-        self.external: dict[int, Edge] = {}  # edges of values that come from outside this backward pass
-        self.again: dict[int, Edge] = {}  # and of those that are made again
+        self.external: dict[int, Edge] = {}  # edges of stored values, which enter this backward pass
+        self.again: dict[int, Edge] = {}  # edges of recomputed values
         self.remade: list[GraphStep] = []
         self.read: dict[int, None] = {}  # the stored values whose data is read
         self.inputTargets, self.outputTargets = inputs, outputs
@@ -83,14 +83,14 @@ class GradientGraph(FreeingGraph, BackwardGraph):
         return ""
 
     def prepare(self) -> None:
-        """Make what stands before the gradients."""
+        """Add the nodes before the gradients; none by default."""
 
     def finish(self, edges: list[Edge]) -> None:
-        """Close the graph whose last outputs are these gradients."""
+        """Link the graph, with these gradients as its last outputs."""
         raise NotImplementedError
 
     def gradient(self, target: _Target) -> Edge:
-        """The whole gradient of an input; of a parameter that modules share, over all of them."""
+        """Return the edge of an input's gradient; for a shared parameter, the sum over all modules."""
         edges: list[Any] = [self.total(n) for n in target.numbers if n in self.reached]
         return edges[0] if len(edges) == 1 else (self.grow(Accumulate(), edges, f"sum:{target.name}"), 0)
 
@@ -103,7 +103,7 @@ class GradientGraph(FreeingGraph, BackwardGraph):
     # Values of the forward pass ---------------------------------------------------------------------------------------
 
     def taken(self, step: GraphStep, module: Gradient, grads: list[Edge | None]) -> list[Edge | None]:
-        """The arguments of a gradient rule; an output of which it reads only the shape is replaced by its gradient."""
+        """Return the arguments of a gradient rule; its gradient replaces an output that is read only for its shape."""
         numbers, flags = (*step.args, *step.outs), module.readsData[module.grads :]
         like = dict(zip(step.visible, grads))
         return [self.value(n) if reads else like.get(n) or self.shape(n) for n, reads in zip(numbers, flags)]
@@ -124,7 +124,7 @@ class GradientGraph(FreeingGraph, BackwardGraph):
         return self.value(number)
 
     def outside(self, number: int) -> Edge:
-        """The edge of a value that is stored; a parameter is read where it is."""
+        """Return the edge of a stored value; a parameter is read directly."""
         if number not in self.external:
             label = self.forwardSteps.names[number]
             if number in self.params_by_number:
@@ -135,7 +135,7 @@ class GradientGraph(FreeingGraph, BackwardGraph):
         return self.external[number]
 
     def make_again(self, number: int) -> None:
-        """Clones of the steps that lead from stored values, or from those made again before, to this one."""
+        """Clone the steps that compute a value from stored or already recomputed ones."""
         items = self.forwardSteps.items
         todo, indices = [number], set()
         while todo:
@@ -151,7 +151,7 @@ class GradientGraph(FreeingGraph, BackwardGraph):
 
 
 def connected(flat: Steps, outputs: list[int], inputs: list[int]) -> tuple[set[int], set[int]]:
-    """The values that gradients of outputs reach on their way to inputs, and the values that inputs lead to."""
+    """Return the values that gradients of the outputs reach, and the values that depend on the inputs."""
     led = dict.fromkeys(inputs, True)
     ways = []
     for step in flat.items:

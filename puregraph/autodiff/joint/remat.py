@@ -47,7 +47,7 @@ class Exposed(Module):
     def __getattr__(self, name: str) -> Stored | None:
         if name == "inner":
             raise AttributeError(name)
-        return getattr(self.inner, name)  # a parameter or state, which a run reads by its name
+        return getattr(self.inner, name)  # a parameter or state, which steps read by name
 
     def dataShapeFrom(self, *shapes: tuple[int, ...] | None) -> list:
         visible = self.inner.dataShapeFrom(*shapes)

@@ -1,4 +1,4 @@
-"""Names: which values of a graph are meant by nodes and names, each exactly one."""
+"""Names: resolve nodes and names to values of a graph, each to exactly one."""
 
 from __future__ import annotations
 

@@ -41,9 +41,9 @@ if TYPE_CHECKING:
 
 
 class _Before:
-    """The states as they were before a pass, and the modes in it, in one thing that no rule takes for an array."""
+    """The states before a pass, and its modes, in one object that no rule takes for an array."""
 
-    flows = True  # from a forward graph to a backward graph, where those are two
+    flows = True  # may be passed from a forward graph to a separate backward graph
 
     def __init__(self, arrays: list[AnyArray], modes: list[bool]):
         self.arrays, self.modes = arrays, modes
@@ -83,7 +83,7 @@ class Checkpoint(GraphHolder):
 
     @property
     def indices(self) -> tuple[str, ...]:  # type: ignore[override]
-        """The inputs that are read as indices, and as nothing else."""
+        """The inputs that are only read as indices."""
         if self.graph is not self.inner:
             return self.inner.indices
         steps = self.graph.steps()
@@ -127,7 +127,7 @@ class Checkpoint(GraphHolder):
         before = values[-1]
         count = len(needs) - len(names)
         inputs, stored = values[:count], dict(zip(names, values[count:]))
-        for name, array in zip(self.states, before.arrays):  # a Variable is not written into, so it needs no copy
+        for name, array in zip(self.states, before.arrays):  # rules do not write into a Variable, so it needs no copy
             stored[name] = Variable(array) if isinstance(stored[name], Variable) else array.copy()
         for (path, module), train in zip(self.inside(), before.modes):
             checkMode(module, train, path or module.name or module.label)
@@ -140,7 +140,7 @@ class Checkpoint(GraphHolder):
     def replay(self, inputs: tuple[AnyArray, ...], stored: dict[str, AnyArray]) -> tuple[Steps, list[Any]]:
         """Run a forward pass with these parameters and states; return its steps and values."""
         present = list(inputs)
-        while present and present[-1] is None:  # left out; one before others keeps its position
+        while present and present[-1] is None:  # drop trailing omitted inputs; others keep their positions
             present.pop()
         steps = self.graph.steps(len(present))
         return steps, steps.run(present, self.numbered(steps, stored))
@@ -190,7 +190,7 @@ def output(value: Any, node: TapeNode | None, number: int) -> Any:
 
 
 class CheckpointBackward(TapeNode):
-    """The gradient of a function that is run again for it."""
+    """The gradient of a checkpointed function, which is run again in the backward pass."""
 
     __slots__ = ("before", "elsewhere", "function", "inputs", "modes", "versions", "wanted")
 
@@ -235,7 +235,7 @@ class CheckpointBackward(TapeNode):
 
 
 def copied(value: Any) -> Variable:
-    """A Variable as a leaf of its own."""
+    """Return a Variable as a new leaf; other values are returned unchanged."""
     if not isinstance(value, Variable):
         return value
     fresh = value.detach()
@@ -244,7 +244,7 @@ def copied(value: Any) -> Variable:
 
 
 def linked(value: Variable) -> Any:
-    """A Variable as one that was made from it, so that its gradient is its own."""
+    """Return a copy of a Variable as a non-leaf, whose gradient is separate."""
     return np.positive(value) if isinstance(value, Variable) and value.requires_grad else value
 
 
@@ -296,7 +296,7 @@ def noting(before: dict[int, tuple[State, Array]], modes: dict[Module, tuple] | 
 
 @contextmanager
 def restored(before: dict[int, tuple[State, Array]]) -> Iterator[None]:
-    """States as they were, until the end of the block."""
+    """Restore states to their saved values inside the block."""
     now = [(state, state.array) for state, _ in before.values()]
     for state, data in before.values():
         state.adopt(data.copy())

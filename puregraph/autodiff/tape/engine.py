@@ -131,7 +131,7 @@ def walk(
 def planned(
     seeds: Sequence[tuple[GradientEdge, Any]], capture: Sequence[GradientEdge] | None
 ) -> tuple[list[TapeNode], dict[TapeNode, set[int]], dict[TapeNode, Any]]:
-    """The nodes in the order in which they run, the outputs that are captured, and each node's contributions: seeds."""
+    """Plan a pass: the nodes in execution order, the captured outputs, and the seeds as each node's contributions."""
     order = topological([edge.node for edge, _ in seeds if edge.node is not None])
     wanted: dict[TapeNode, set[int]] = {}
     if capture is not None:
@@ -146,7 +146,7 @@ def planned(
 
 
 def watched(node: TapeNode, grads: tuple, news: list[tuple[Any, list[Any]]]) -> tuple:
-    """A node's gradients as its hooks leave them; those that `retain_grad` asked for are noted."""
+    """Pass a node's gradients through its hooks, and note those for `retain_grad`."""
     if node.hooks:
         grads = tuple([g if g is None else hooked(node.hooks.get(i, ()), g) for i, g in enumerate(grads)])
     if node.kept:
@@ -155,7 +155,7 @@ def watched(node: TapeNode, grads: tuple, news: list[tuple[Any, list[Any]]]) -> 
 
 
 def deliver(news: list[tuple[Any, list[Any]]]) -> None:
-    """Hand leaves their gradients, in the order in which they ran forward."""
+    """Deliver gradients to leaves, in the order in which they ran forward."""
     with LOCK.lock:  # two threads may add to one leaf
         for variable, parts in reversed(news):
             if variable is not None:
@@ -163,7 +163,7 @@ def deliver(news: list[tuple[Any, list[Any]]]) -> None:
 
 
 def settled(leaf: LeafAccumulator, gradients: list[AnyArray], add: Add | None) -> list[Any]:
-    """A leaf's new gradients: their sum for an array or with `accumulate`; otherwise a list in order."""
+    """Combine a leaf's contributions: their sum for an array or with `accumulate`; otherwise a list in order."""
     parts = [total(gradients, add)] if add is not None or isArray(gradients[0]) else gradients[::-1]
     return [hooked(leaf.hooks.get(0, ()), g) for g in parts] if leaf.hooks else parts
 
@@ -189,7 +189,10 @@ def topological(roots: list[TapeNode]) -> list[TapeNode]:
 
 
 def relinked(nodes: set[TapeNode]) -> list[TapeNode]:
-    """The same for nodes whose edges were set by hand, and need not lead back in time."""
+    """Return the topological order of nodes with edges set by hand, which may lead to newer nodes.
+
+    Raises    CycleError if there is a cycle
+    """
     readers = dict.fromkeys(nodes, 0)
     for node in nodes:
         for target, _ in node.edges:
@@ -213,7 +216,7 @@ def relinked(nodes: set[TapeNode]) -> list[TapeNode]:
 
 
 def leading(order: list[TapeNode], wanted: dict[TapeNode, set[int]]) -> list[TapeNode]:
-    """Only those nodes that lead to a wanted one."""
+    """Return the nodes that lead to a wanted one, in order."""
     lead = set(wanted)
     for node in reversed(order):
         if any(target in lead for target, _ in node.edges):
@@ -222,7 +225,7 @@ def leading(order: list[TapeNode], wanted: dict[TapeNode, set[int]]) -> list[Tap
 
 
 def hooked(hooks: Sequence[Callable[[Any], Any]], g: Any) -> Any:
-    """A gradient as hooks leave it: each may return another one, or None to keep it."""
+    """Pass a gradient through hooks: each may return another one, or None to keep it."""
     for hook in list(hooks):
         new = hook(g)
         g = g if new is None else new

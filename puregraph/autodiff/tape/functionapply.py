@@ -31,14 +31,14 @@ from puregraph.graph.module import holdsNode
 
 
 class FunctionCtx(Context):
-    """The context of a Function on Variables: also notices when a value that it keeps is modified."""
+    """The context of a Function on Variables, which also notices when a saved value is modified."""
 
     reference: Any = None  # a weak one: the node holds this context
     versions: tuple = ()
 
     @property
     def node(self) -> Any:
-        """The node of the graph that this context belongs to; None where there is none, or no more."""
+        """The node of the graph that this context belongs to; None if there is none, or if it was freed."""
         return None if self.reference is None else self.reference()
 
     def save_for_backward(self, *values: Any) -> None:
@@ -65,7 +65,7 @@ class FunctionCtx(Context):
         return tuple([standIn(v) if isinstance(v, Variable) and not adds(v._value) else v for v in linked])
 
     def linked(self, value: Any) -> Any:
-        """A kept output with its node in the graph, which did not exist yet when it was kept."""
+        """Link a saved output to its node, which did not exist yet when it was saved."""
         if self.node is not None and isinstance(value, Variable) and value.grad_fn is None:
             for number, y in enumerate(self.outputs):
                 if y is value:
@@ -109,14 +109,14 @@ class FunctionBackward(TapeNode):
         return tuple([self.stored(g, v, i) for i, (g, v) in enumerate(zip(gradients, self.leaves))])
 
     def stored(self, g: Any, v: Variable, number: int) -> Any:
-        """A gradient as the engine carries it: an array in its input's dtype, bare unless recorded; text with its role.
+        """Convert a gradient for the engine: an array in its input's dtype, bare unless recorded; text with its role.
 
-        Raises    AutoDiffException unless it has the shape of its input
+        Raises    AutoDiffException if its shape is not that of its input
         """
-        if type(g) is list and g and not isArray(v._value) and all(map(isVariable, g)):  # as `grad` of a text has them
+        if type(g) is list and g and not isArray(v._value) and all(map(isVariable, g)):  # as in `grad` of a text
             g = combine(g)
         x = g._value if isinstance(g, Variable) else g
-        if type(x) is type(v._value) is np.float64:  # most of all, and quickly
+        if type(x) is type(v._value) is np.float64:  # the fast path
             return g if MODE.enabled else x
         needPlain(x, self.name())
         if isinstance(x, list) and isArray(v._value):
@@ -156,7 +156,7 @@ def apply(cls: type[Function], *args: Any, **kwargs: Any) -> Any:
         parts = [leavesOf(part, isVariable) for part in form]
         leaves = [v for part in parts for v in part]
         ctx = FunctionCtx(tuple([any(v._wants for v in part) for part in parts]), form)
-    edges = tuple([targetOf(v) for v in leaves])  # before `forward`, which may write into an input
+    edges = tuple([targetOf(v) for v in leaves])  # before `forward`, which may write to an input
     before, MODE.enabled = MODE.enabled, False
     try:
         result = cls.call(ctx, args, kwargs)
@@ -180,7 +180,7 @@ def apply(cls: type[Function], *args: Any, **kwargs: Any) -> Any:
 
 
 def received(g: Any) -> Variable:
-    """A gradient as `backward` gets it; that of a text has its words in `data` and in `grad`."""
+    """Convert a gradient for `backward`; a text's gradient has its words in `data` and in `grad`."""
     v = g if isinstance(g, Variable) else Variable(g)
     return v if adds(v._value) else standIn(v, v._value)
 
@@ -191,14 +191,14 @@ def zeros(y: Any) -> Variable | None:
 
 
 def wrapped(function: type[Function], value: Any) -> Any:
-    """A result of `forward` as a Variable; None stays None, and a list may hold texts alone."""
+    """Wrap a result of `forward` as a Variable; None stays None, and a list may only hold texts."""
     if isinstance(value, list) and any(isVariable(item) or isArray(item) for item in value):
         raise AutoDiffException(resultText(function.__name__, value))
     return value if value is None or isinstance(value, Variable) else Variable(value)
 
 
 def unlinked(value: Any) -> Any:
-    """An output that no gradient goes through; a Variable that wants one, such as an input, stays as it is."""
+    """Return an output without its node, so that no gradient passes through it."""
     return variable(value._value, role=value.role) if isinstance(value, Variable) and value._wants else value
 
 
@@ -233,7 +233,7 @@ def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class OnceBackward(TapeNode):
-    """Stands for what went into a gradient that cannot be differentiated again."""
+    """The node of a gradient that cannot be differentiated again; `apply` raises an error."""
 
     __slots__ = ("function",)
 

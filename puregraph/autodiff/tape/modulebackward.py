@@ -23,7 +23,7 @@ from puregraph.graph.steps import ABSENT
 
 
 class ParamTarget:
-    """Adds what a tape brings to a Param's own gradient, as leaves do."""
+    """Adds gradients from a tape to `Param.grad`, as for leaves."""
 
     def __init__(self, param: Param):
         self.param = weakref.ref(param)
@@ -119,10 +119,10 @@ class ModuleBackward(TapeNode):
         return tuple([g for g, n in zip(results, self.needs) if n])
 
     def recorded(self) -> tuple[list[Any], tuple]:
-        """Arguments and outputs as Variables of the graph, for a gradient that is to be differentiated again.
+        """Return arguments and outputs as Variables of the graph, for a gradient that will be differentiated again.
 
-        Hidden outputs in floating point depend on the arguments, too: they are made again, recorded. Running states
-        do not move by it: as Variables they are not written into.
+        Floating hidden outputs depend on the arguments, too, so they are recomputed and recorded. That does not update
+        running states, because rules do not write into Variables.
         """
         module = self.module
         params = [

@@ -58,10 +58,10 @@ class TapeNode:
     """
 
     __slots__ = ("__weakref__", "edges", "hooks", "kept", "num_outputs", "sequence_nr")
-    locates_errors = False  # True if the errors of `apply` name the node already
+    locates_errors = False  # True if errors of `apply` already name the node
 
     def __init__(self, next_functions: Iterable[GradientEdge] = (), num_outputs: int = 1):
-        self.edges: tuple[tuple[TapeNode | None, int], ...] = ()  # the engine's: plain pairs are made quickly
+        self.edges: tuple[tuple[TapeNode | None, int], ...] = ()  # plain pairs, which are faster than GradientEdges
         self.hooks: dict[int | None, list[Callable]] | None = None
         self.kept: dict[int, list[weakref.ref]] | None = None
         self.num_outputs = num_outputs
@@ -90,7 +90,7 @@ class TapeNode:
         raise NotImplementedError("Subclasses should implement this method.")
 
     def release(self) -> None:
-        """Let go of what was kept from the forward pass; `apply` cannot run again."""
+        """Free the values kept from the forward pass; `apply` cannot run again."""
 
     def register_hook(self, hook: Callable[..., Any]) -> Handle:
         """Call `hook(gradients given, gradients taken)` after each `apply`; what it returns replaces the first."""
@@ -103,7 +103,7 @@ class TapeNode:
         return Handle(hooks, hook)
 
     def keep(self, slot: int, variable: Variable) -> None:
-        """Store the gradient of an output in a Variable at the end of each pass, while that is there."""
+        """Store the gradient of an output in a Variable at the end of each pass, as long as the Variable exists."""
         self.kept = self.kept or {}
         self.kept.setdefault(slot, []).append(weakref.ref(variable))
 
@@ -125,18 +125,18 @@ class Handle:
         self.hooks, self.own = hooks, hook
 
     def remove(self) -> None:
-        """Call the hook no more."""
+        """Unregister the hook."""
         if self.own in self.hooks:
             self.hooks.remove(self.own)
 
 
 class LeafAccumulator(TapeNode):
-    """The end of a path: gives all contributions to a leaf, in the order in which its readers ran.
+    """The node of a leaf: gives it all contributions, in the order in which its readers ran.
 
-    `target.receive(contributions)` decides what becomes of them: arrays add up in `grad`, texts are collected.
+    `variable.receive(contributions)` combines them: arrays are summed in `grad`, texts are collected.
 
-    It holds its Variable, which has only a weak reference to it: so a leaf is freed with the last graph that reads it.
-    Its hooks are kept by the Variable, for the next graph's.
+    It holds its Variable, which has only a weak reference to it, so a leaf is freed with the last graph that reads it.
+    The Variable keeps the hooks, for the accumulator of the next graph.
     """
 
     __slots__ = ("variable",)
@@ -185,5 +185,5 @@ def checked(edge: object, owner: TapeNode) -> GradientEdge:
 
 
 def total(grads: list[AnyArray], add: Callable[[Any, Any], Any] | None = None) -> Any:
-    """Contributions in the order in which they came, last reader first, as one gradient; None if there is none."""
+    """Combine contributions, which come last reader first, to one gradient in forward order; None if there is none."""
     return None if not grads else grads[0] if len(grads) == 1 else combine(grads[::-1], add)

@@ -49,7 +49,7 @@ MODIFIED = "a Variable that it needs was modified in place since; make a new one
 
 
 class Operator(NamedTuple):
-    """An operator between two values: its name, numpy's function and Python's, its gradients by its two sides."""
+    """A binary operator: its name, numpy's function, Python's operator, and the gradients of its two operands."""
 
     name: str
     function: np.ufunc
@@ -71,7 +71,7 @@ BINARY = {op.function: op for op in (ADD, SUB, MUL, DIV)}
 
 
 def sides(op: Operator) -> tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]:
-    """An operator's method, and that of the value on its right."""
+    """Return the methods of an operator: the normal and the reflected one."""
     return lambda a, b: operate(op, a, b), lambda b, a: operate(op, a, b)
 
 
@@ -174,9 +174,9 @@ class Variable(RecordedValue):
         self.output_nr = 0
         self._wants = False
         self._grad: Any = None
-        self._leaf: weakref.ref[LeafAccumulator] | None = None  # a strong one would make a cycle of the two
+        self._leaf: weakref.ref[LeafAccumulator] | None = None  # weak, to avoid a reference cycle
         self._retains = False
-        self._lent: int | None = None  # the fingerprint of an array that was handed out while a tape reads it
+        self._lent: int | None = None  # fingerprint of an array that the user got while a tape reads it
         self._version = 0
         if requires_grad:
             self.requires_grad_()
@@ -187,9 +187,9 @@ class Variable(RecordedValue):
     def data(self) -> Any:
         """The value itself. Setting it, or writing to it, is noticed by operations that still need the old one.
 
-        An array that an operation made can be read, but not written to: gradient rules may read it later. Nobody
-        notices who writes to the array of a leaf by what was handed out before the leaf was used, or that it was made
-        of, nor to one that requires no gradient.
+        The array of an operation's result is read-only, because gradient rules may read it later. Three writes are not
+        noticed: through an array that a leaf handed out before its use, through the array that it was made from, and to
+        a Variable that requires no gradient.
         """
         if self._node is not None:
             return readOnly(self._value)
@@ -233,7 +233,7 @@ class Variable(RecordedValue):
         self.requires_grad_(value)
 
     def requires_grad_(self, requires_grad: bool = True) -> Variable:
-        """Want gradients from now on, or none.
+        """Set whether this Variable gets gradients.
 
         Raises    TypeError for whole numbers, which have none; AutoDiffException for a Variable that is no leaf
         """
@@ -287,7 +287,7 @@ class Variable(RecordedValue):
         self._grad = value
 
     def zero_grad(self) -> None:
-        """Forget the gradient."""
+        """Reset the gradient: None for arrays, an empty list for other types."""
         self._grad = None
 
     def receive(self, contributions: list[Any]) -> None:
@@ -332,7 +332,7 @@ class Variable(RecordedValue):
         backward(self, gradient, retain_graph, create_graph, inputs, accumulate)
 
     def __setitem__(self, key: Any, new: Any) -> None:
-        """Other values at some positions: this Variable is then the result; arrays that it shared stay as they are.
+        """Write values to some positions, as a new result of this Variable; arrays that it shared are not changed.
 
         Raises    AutoDiffException for a leaf that requires a gradient, or for an index of whole numbers in arrays
         """
@@ -383,7 +383,7 @@ class Variable(RecordedValue):
 
 @accumulate.register(Variable)
 def accumulate_variables(total: Variable, new: Any) -> Any:
-    """Two contributions that are Variables: arrays add, of anything else the values are accumulated."""
+    """Accumulate two contributions that are Variables: arrays are added, other values by `accumulate`."""
     if adds(total._value):
         return total + new
     return Variable(accumulate(total._value, getattr(new, "_value", new)), total.role)
@@ -391,7 +391,7 @@ def accumulate_variables(total: Variable, new: Any) -> Any:
 
 @zeroLike.register(Variable)
 def zero_variable(value: Variable) -> Variable:
-    """The gradient that says nothing, as a Variable."""
+    """Return the zero gradient of a value, as a Variable."""
     return Variable(zeroLike(value._value))
 
 
@@ -403,7 +403,7 @@ def restored(data: Any, role: str, requires_grad: bool) -> Variable:
 
 
 def lend(v: Variable) -> None:
-    """Remember what the array of a leaf holds now; where that is not what it held when handed out, it was modified."""
+    """Take a fingerprint of a leaf's array; if it differs from the last one, the array counts as modified."""
     before, v._lent = v._lent, fingerprint(v._value)
     if before is not None and before != v._lent:
         v._version += 1
@@ -456,7 +456,7 @@ class Operation(TapeNode):
     ):
         edges = tuple([targetOf(v) for v in leaves])
         super().__init__((), len(result) if type(result) is tuple else 1)
-        self.edges = edges  # first the leaves, then what reads them: so the numbers run
+        self.edges = edges  # computed before super(): leaves get lower numbers than their readers
         self.function, self.rule, self.arguments, self.options = function, rule, arguments, options
         self.leaves, self.result = leaves, result
         self.versions = [v._version for v in leaves]
@@ -559,7 +559,7 @@ class UnaryOp(TapeNode):
 
 
 def slide(function: ArrayFunction, slope: Callable[[Any, Any, Any], Any], v: Any, *more: Any) -> Variable:
-    """A function of one Variable whose derivative is known by `slope`; float16, computed wider, goes the long way."""
+    """Call a function of one Variable with the derivative `slope`; float16, which is computed wider, uses `record`."""
     isShort = v._wants and MODE.enabled and HOOKS.look is None and isArray(v._value) and v._value.dtype.itemsize > 2
     if not isShort:
         return record(function, (v, *more), {})
@@ -574,7 +574,7 @@ SLOPES: dict[Any, Callable[..., Any]] = {  # by the functions whose gradient tak
 
 
 def operate(op: Operator, a: Any, b: Any) -> Any:
-    """An operator on two values: on text that of `puregraph.compat.text`, else numpy's."""
+    """Apply an operator to two values: for text the one of `puregraph.compat.text`, otherwise numpy's."""
     x, wants = (a._value, a._wants) if isinstance(a, Variable) else (operand(a, op.name), False)
     z, wants = (b._value, wants or b._wants) if isinstance(b, Variable) else (operand(b, op.name), wants)
     if type(x) in COLLECTED and x is not a or type(z) in COLLECTED and z is not b:
@@ -599,7 +599,7 @@ def operate(op: Operator, a: Any, b: Any) -> Any:
 
 
 def operand(value: Any, name: str) -> Any:
-    """A value beside a Variable, if rules can compute with it."""
+    """Return the other operand of a Variable, if rules can compute with it."""
     if type(value) not in PLAIN:
         needPlain(value, name)
     return value
@@ -643,7 +643,7 @@ def record(function: ArrayFunction, arguments: tuple, options: dict[str, Any], r
     lost = refused(function, rule, plain, options)
     if lost:
         raise AutoDiffException(f"the gradient of {label} is not known with {lost}: leave it out, or write a Function")
-    if list in map(type, arguments):  # which may be another one by the time of backward
+    if list in map(type, arguments):  # the caller may change a list before backward
         arguments = copied(arguments)
     node = Operation(function, rule, arguments, options, leaves, tuple(result) if type(result) is list else result)
     return made(result, node)
@@ -679,7 +679,7 @@ def written(function: ArrayFunction, arguments: tuple, options: dict[str, Any], 
 
 
 def overwrite(v: Variable, y: Variable) -> None:
-    """Make a Variable the result of a write; one that is not recorded changes the value alone, as in torch."""
+    """Set a Variable to the result of a write; if it is not recorded, only the value changes, as in torch."""
     v.data = y._value
     if MODE.enabled:
         v._node, v.output_nr, v._wants = y._node, y.output_nr, y._wants
@@ -714,7 +714,7 @@ NEW = object.__new__
 
 
 def standIn(v: Variable, grad: Any = None) -> Variable:
-    """A text's Variable as the `backward` of a Function gets it: its `grad` may be set there, for it alone."""
+    """Return a copy of a text's Variable for the `backward` of a Function, which may set its `grad`."""
     new = variable(v._value, v._node, v.output_nr, v.role)
     new._wants, new._leaf, new._version = v._wants, v._leaf, v._version
     new._grad, new._retains = grad, True
