@@ -5,8 +5,8 @@
 
     op(np.transpose, np.swapaxes).declare(records="view")
 
-A Kernel is an ArrayOp itself. The passes of the compiler, of autodiff and of ONNX ask
-`declared(function, "adjoint")`, and have no lists of operations. What may be declared: DECLARATIONS.
+A Kernel is an ArrayOp itself. The passes of the compiler, of autodiff and of ONNX call
+`declared(function, "adjoint")`, and have no lists of operations. DECLARATIONS lists all declarations.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ DECLARATIONS = {
     "onnx": "rule(writer, call): the names of its results, written as operators of ONNX",
     "words": "rule(*arguments): the same by simpler functions, for ONNX alone",
 }
-ITSELF, MULTILINEAR = "itself", "multilinear"  # declared as a tangent
-GRADIENTS = {"adjoint", "multilinear", "vjp", "moves", "constant"}  # of which an ArrayOp has one
-OPERATIONS: dict[Any, ArrayOp] = {}  # those of functions that are no Kernels
+ITSELF, MULTILINEAR = "itself", "multilinear"  # values of the declaration "jvp"
+GRADIENTS = {"adjoint", "multilinear", "vjp", "moves", "constant"}  # an ArrayOp declares at most one of these
+OPERATIONS: dict[Any, ArrayOp] = {}  # the ArrayOps of functions that are not Kernels
 
 
 class ArrayOp:
-    """The declarations of one function; `name` is what messages call it."""
+    """The declarations of one function; messages call it `name`."""
 
     name: str
     declarations: dict[str, Any]
@@ -65,9 +65,9 @@ class ArrayOp:
         self.name, self.declarations = name, {}
 
     def declare(self, **declarations: Any) -> Any:
-        """Declare what DECLARATIONS names, each once.
+        """Add declarations, by the names in DECLARATIONS; each may be made once.
 
-        Raises    ValueError for an unknown declaration, and for a second one
+        Raises    ValueError for an unknown declaration, or one that has been made already
         """
         for what, rule in declarations.items():
             if what not in DECLARATIONS:
@@ -80,7 +80,7 @@ class ArrayOp:
 
 
 def declaring(what: str) -> Callable[[Shared, R], R]:
-    """A decorator that declares its function for several others."""
+    """A decorator that declares its rule for all functions of a Shared."""
 
     def decorate(shared: Shared, rule: R) -> R:
         shared.declare(**{what: rule})
@@ -90,13 +90,13 @@ def declaring(what: str) -> Callable[[Shared, R], R]:
 
 
 class Shared:
-    """Functions that share a declaration; each decorator gives its rule back."""
+    """Functions that share a declaration; each decorator returns its rule."""
 
     def __init__(self, functions: tuple[ArrayFunction, ...]) -> None:
         self.operations = [operationOf(function) for function in functions]
 
     def declare(self, **declarations: Any) -> None:
-        """Declare the same of each function."""
+        """Make the same declarations for each function."""
         for operation in self.operations:
             operation.declare(**declarations)
 
@@ -112,7 +112,7 @@ class Shared:
 
 
 def op(*functions: ArrayFunction) -> Shared:
-    """The operations of functions of numpy, or Kernels, to declare something of them.
+    """The ArrayOps of functions of numpy, or of Kernels, to add declarations to.
 
     Raises    ValueError for a function whose calls no tracer receives
     """

@@ -12,7 +12,7 @@ from puregraph.core.errors import AutoDiffException
 if TYPE_CHECKING:
     from puregraph.core.rules import ArrayFunction
 
-LEFTOUT = inspect.signature(np.sum).parameters["initial"].default  # numpy's mark of an option that was not given
+LEFTOUT = inspect.signature(np.sum).parameters["initial"].default  # numpy's default for an option that is not given
 
 
 def isLeftOut(value: object) -> bool:
@@ -21,7 +21,7 @@ def isLeftOut(value: object) -> bool:
 
 
 def nameOf(function: ArrayFunction) -> str:
-    """A function as a message names it."""
+    """The name of a function in a message, such as numpy.add.reduce."""
     owner = getattr(function, "__self__", None)
     inside = f"{owner.__name__}." if isinstance(owner, np.ufunc) else ""
     module = getattr(function, "__module__", None) or "numpy"
@@ -36,7 +36,7 @@ def changes(tangents: object) -> bool:
 
 
 def refuse(function: ArrayFunction, options: dict, *names: str) -> None:
-    """Raise    AutoDiffException for an option that a rule would drop; one of None or True is none."""
+    """Raise AutoDiffException for an option that a rule ignores; None and True count as not given."""
     for name in names:
         value = options.get(name)
         if not (isLeftOut(value) or value is True):
@@ -44,7 +44,7 @@ def refuse(function: ArrayFunction, options: dict, *names: str) -> None:
 
 
 def alone(function: ArrayFunction, tangents: list, *positions: int) -> None:
-    """Raise    AutoDiffException where an argument moves that a rule takes for a constant."""
+    """Raise AutoDiffException if an argument has a tangent, but the rule treats it as a constant."""
     moving = [i for i, t in enumerate(tangents) if changes(t) and i not in positions]
     if moving:
         raise AutoDiffException(

@@ -43,44 +43,44 @@ def copyRule(g, y, a, order="K"):
 
 @op(np.transpose).adjoint
 def transposeRule(g, y, a, axes=None):
-    """The inverse permutation."""
+    """The gradient, with the axes permuted back."""
     order = range(a.ndim)[::-1] if axes is None else [axis % a.ndim for axis in axes]
     return g.transpose(tuple(int(i) for i in np.argsort(list(order))))
 
 
 @op(np.swapaxes).adjoint
 def swapaxesRule(g, y, a, axis1, axis2):
-    """Once more."""
+    """The gradient, with the same axes swapped."""
     return g.swapaxes(axis1, axis2)
 
 
 @op(np.moveaxis).adjoint
 def moveaxisRule(g, y, a, source, destination):
-    """The way back."""
+    """The gradient, with the axes moved back."""
     return np.moveaxis(g, destination, source)
 
 
 @op(np.flip).adjoint
 def flipRule(g, y, m, axis=None):
-    """Once more."""
+    """The gradient, flipped along the same axes."""
     return np.flip(g, axis)
 
 
 @op(np.roll).adjoint
 def rollRule(g, y, a, shift, axis=None):
-    """The other way round."""
+    """The gradient, rolled in the other direction."""
     return np.roll(g, [-s for s in listOf(shift)] if np.ndim(shift) else -shift, axis)
 
 
 @op(np.broadcast_to).adjoint
 def broadcastRule(g, y, array, shape=None):
-    """The sum over what was repeated."""
+    """The sum of the gradient over the repeated axes."""
     return fit(g, array)
 
 
 @op(np.broadcast_arrays).jvp
 def broadcasted(function: ArrayFunction, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
-    """Linear in all arrays at once."""
+    """The tangents, broadcast like the arrays; zeros for an array without a tangent."""
     parts = [np.zeros_like(x) if t is None else t for x, t in zip(values, tangents)]
     return function(*values, **options), function(*parts, **options)
 
@@ -106,7 +106,7 @@ def padRule(g, y, array, pad_width, constant_values=0):
 
 @op(np.pad).jvp
 def padded(function: ArrayFunction, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
-    """Linear, but for constants around it."""
+    """The tangent, padded like the array but with zeros in place of constants."""
     mode = values[2] if len(values) > 2 else options.get("mode", "constant")
     if mode in ("maximum", "minimum", "median", "empty") or not isinstance(mode, str):
         raise AutoDiffException(f"forward mode knows no tangent of numpy.pad with mode {mode!r}")
@@ -148,7 +148,7 @@ for join in JOINS:
 
 @op(*JOINS).jvp
 def joined(function: ArrayFunction, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
-    """Linear in all arrays of a list at once."""
+    """The tangents, joined like the arrays; zeros for an array without a tangent."""
     parts = [np.zeros_like(x) if t is None else t for x, t in zip(values[0], tangents[0])]
     return function(*values, **options), function(parts, *values[1:], **options)
 
@@ -163,7 +163,7 @@ def splitRule(g: AnyArray, y: AnyArray, arguments: tuple, options: dict, needs: 
 
 @op(np.tile).adjoint
 def tileRule(g, y, A, reps):
-    """The sum over the copies."""
+    """The sum of the gradient over the copies."""
     times = listOf(reps)
     shape = (1,) * (len(times) - A.ndim) + tuple(A.shape)
     times = [1] * (len(shape) - len(times)) + times

@@ -33,7 +33,7 @@ def filled(writer: RuleWriter, call: Call) -> str:
 
 
 def positionsOf(call: Call) -> np.ndarray:
-    """For each element of a view the position in its argument."""
+    """The flat index in the argument of each element of a view."""
     x = call.arguments[0]
     at = np.arange(x.size).reshape(x.shape)
     return np.asarray(call.function(at, *call.arguments[1:], **call.options))
@@ -60,7 +60,7 @@ def gathered(writer: RuleWriter, call: Call) -> str:
 def transposed(writer: RuleWriter, call: Call) -> str:
     """Transpose."""
     x = call.arguments[0]
-    sizes = np.empty([i + 2 for i in range(x.ndim)], bool)  # of which no two are equal
+    sizes = np.empty([i + 2 for i in range(x.ndim)], bool)  # distinct sizes reveal the order
     order = [n - 2 for n in call.function(sizes, *call.arguments[1:], **call.options).shape]
     return writer.op("Transpose", writer.name(x), perm=order)
 

@@ -63,7 +63,7 @@ def meansBack(
     pad: Sequence[Sequence[int]],
     includePad: bool = True,
 ) -> AnyArray:
-    """The adjoint of that."""
+    """The gradient of mean pooling: the transposed convolution with ones, of gradients divided by the areas."""
     win = window(shape[2:], size, stride, pad)
     n, c = shape[:2]
     ones = arrayLike(grad, np.ones((1, 1, *win.size), grad.dtype))

@@ -58,13 +58,13 @@ def maxPool(outs, x, size, *window, **options):
 
 @maxPool.vjp
 def maxPool(g, outs, x, size, stride, pad, dilation=1):
-    """Back to the positions that were the largest."""
+    """Add the gradient at the positions of the maxima."""
     return None if g[0] is None else maxPoolGrad(g[0], dataOf(outs[1]), x.shape, size, stride, pad, dilation)
 
 
 @maxPool.jvp
 def maxPool(function, values, tangents, options):
-    """The tangent of where the maximum was found; none for a window of nothing but padding."""
+    """The tangent at the position of each maximum; 0 for a window that is all padding."""
     y, indices = function(*values, **options)
     t = tangents[0].reshape(*y.shape[:2], -1)
     positions = indices.reshape(*y.shape[:2], -1)
@@ -155,7 +155,7 @@ def maxPoolGrad(dx, grad, indices, shape, size=None, stride=None, pad=None, dila
 
 @maxPoolGrad.adjoint
 def maxPoolGrad(g, dx, grad, indices, shape, *windows):
-    """The values at these positions."""
+    """The gradient at the positions of the maxima."""
     channels = prod(shape[:2])
     return valuesAt(g.reshape(channels, -1), indices.reshape(channels, -1)).reshape(indices.shape)
 
@@ -199,7 +199,7 @@ def meanPool(y, x, size, *window, **options):
 
 @meanPool.adjoint
 def meanPool(g, y, x, size, stride, pad, includePad=True):
-    """Evenly over each window."""
+    """Distribute the gradient evenly over each window."""
     return meanPoolGrad(g, x.shape, size, stride, pad, includePad)
 
 
@@ -244,7 +244,7 @@ def meanPoolGrad(dx, grad, shape, size, stride, pad, includePad=True):
 
 @meanPoolGrad.adjoint
 def meanPoolGrad(g, dx, grad, shape, size, stride, pad, includePad=True):
-    """The mean of each window."""
+    """The mean of the gradient over each window."""
     return meanPool(g, size, stride, pad, includePad)
 
 

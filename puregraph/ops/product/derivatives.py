@@ -156,7 +156,7 @@ def normRule(g, y, x, ord=None, axis=None):
 
 @op(np.linalg.norm).jvp
 def length(function: ArrayFunction, values: list, tangents: list, options: dict) -> tuple[AnyArray, AnyArray]:
-    """sum x t / y, for the square root of the sum of squares; 0 where that is, as going backward."""
+    """The tangent of the Euclidean norm y: sum x t / y, and 0 where y is 0, as in the gradient."""
     axis, keepdims = alongAxis(values, options, 2)
     order = values[1] if len(values) > 1 else options.get("ord")
     isVector = isinstance(axis, int) or (axis is None and values[0].ndim == 1)
@@ -175,7 +175,7 @@ def invRule(g, y, a):
 
 @op(np.linalg.inv).jvp
 def inverted(function: ArrayFunction, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
-    """y = 1/a: -y t y."""
+    """The tangent of Y = A^-1, -Y t Y."""
     y = function(*values)
     return y, -(y @ tangents[0] @ y)
 
@@ -191,7 +191,7 @@ def solveRule(g, y, a, b):
 
 @op(np.linalg.solve).jvp
 def solved(function: ArrayFunction, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
-    """a y = b: a times the tangent of y is that of b, less ta y."""
+    """The tangent of Y in A Y = B: the solution of A X = tb - ta Y."""
     a, b = values
     y = function(a, b)
     ta, tb = tangents
@@ -207,7 +207,7 @@ def detRule(g, y, a):
 
 @op(np.linalg.det).jvp
 def determinant(function: ArrayFunction, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
-    """y trace(t / a)."""
+    """The tangent of y = det A, y trace(A^-1 t)."""
     y = function(*values)
     return y, y * np.trace(np.linalg.solve(values[0], tangents[0]), axis1=-2, axis2=-1)
 

@@ -33,7 +33,7 @@ def spread(values, letters, shape):
 
 @kernel
 def ontoDiagonal(values, letters, shape):
-    """The value on the diagonal."""
+    """dx with the values on the diagonal of equal letters, zero elsewhere."""
     dx = np.zeros(shape, dtype=values.dtype)
     np.einsum(f"{letters}->{''.join(dict.fromkeys(letters))}", dx)[...] = values
     return dx
@@ -65,7 +65,7 @@ def ontoDiagonal(dx, values, letters, shape):
 
 @ontoDiagonal.adjoint
 def ontoDiagonal(g, dx, values, letters):
-    """What is on the diagonal."""
+    """The gradient on the diagonal."""
     distinct = "".join(dict.fromkeys(letters))
     return unbroadcast(np.einsum(f"{letters}->{distinct}", g), values.shape)
 

@@ -21,7 +21,7 @@ FACTORS = (0xD2E7470EE14C6C93, 0xCA5A826395121157)
 ADDED = (0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B)
 ROUNDS = 10
 CHUNK = 1 << 13  # random numbers of a task
-FORMS = {"f32": ("i32", 8, 24), "f64": ("i64", 4, 53)}  # integers that floats are made from, how many a block has, bits
+FORMS = {"f32": ("i32", 8, 24), "f64": ("i64", 4, 53)}  # kind of the integers, their number in a block, random bits
 
 
 def uniform(y: Strided, count: int, key: object, counter: Any, kind: str = "f32") -> list[KernelCall]:
@@ -47,7 +47,7 @@ def writeUniform(kind: str, code: IRBuilder) -> None:
 
 
 def bitsAs(code: IRBuilder, x: IRValue, of: IRType) -> IRValue:
-    """The same bits as other lanes."""
+    """The same bits as lanes of another size."""
     return x if x.type == of else code.emit(f"bitcast {x.type.text} {x.name} to {of.text}", of)
 
 

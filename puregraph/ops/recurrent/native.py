@@ -91,7 +91,7 @@ def forwardTile(cell: NativeCell) -> BroadcastTile:
 
 
 def fittedTile(tile: BroadcastTile, samples: int) -> BroadcastTile:
-    """The tile with as many rows as waste least on the samples."""
+    """The tile, with the number of rows that takes the least time for these samples."""
 
     def cost(rows: int) -> int:
         return -(-samples // rows) * (rows * tile.vectors + rows + tile.vectors)

@@ -61,13 +61,13 @@ def alive(on, lengths, count):
 
 @alive.samples
 def alive(lengths, count):
-    """Computed as one row of all lengths."""
+    """The mask of every sample, computed for all lengths as a single batch."""
     return alive(lengths.reshape(-1), count).reshape(*lengths.shape, count)
 
 
 @alive.bounds
 def alive(lengths, count):
-    """Up to all time steps."""
+    """Lengths are from 0 to the number of time steps."""
     return lengths, 0, count + 1
 
 
@@ -257,7 +257,7 @@ def throughTime(back, U, before, after, kept, gy, grads, on=None, reverse=False)
 
 @throughTime.cuda
 def throughTime(outs, back, U, before, after, kept, gy, grads, on=None, reverse=False):
-    """Launched as forward; one more time step computes the gradients of the first states."""
+    """Launched like `forward`; one more time step computes the gradients of the initial states."""
     arrays = [*outs, U, *before, *after, *kept, gy, *grads]
     if back not in CELLS or not areFloats(*arrays):
         return NotImplemented

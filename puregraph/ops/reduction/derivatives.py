@@ -1,4 +1,4 @@
-"""The derivatives of sums and the like along axes, and of what orders values along one."""
+"""Derivatives of reductions, cumulative sums and differences, and sorting."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def axesOf(x: AnyArray, axis: int | Sequence[int] | None) -> tuple[int, ...]:
-    """The axes that a reduction takes away, counted from the front."""
+    """The reduced axes, as non-negative numbers."""
     return tuple(range(x.ndim)) if axis is None else tuple([a % x.ndim for a in listOf(axis)])
 
 
@@ -33,7 +33,7 @@ def listOf(value: object) -> list[Any]:
 
 
 def spread(g: Any, x: Any, axis: int | Sequence[int] | None) -> AnyArray:
-    """A gradient repeated along the axes that were summed away."""
+    """A gradient broadcast along the reduced axes to the shape of x."""
     axes = axesOf(x, axis)
     return np.broadcast_to(g.reshape([1 if i in axes else n for i, n in enumerate(x.shape)]), x.shape)
 
@@ -44,7 +44,7 @@ def counted(x: AnyArray, axis: int | Sequence[int] | None) -> int:
 
 
 def alongAxis(values: list, options: dict, position: int = 1) -> tuple[Any, bool]:
-    """The axis and keepdims of a reduction, wherever they were given."""
+    """The axis and keepdims of a reduction, from its arguments or its options."""
     axis = values[position] if len(values) > position else options.get("axis")
     return axis, bool(options.get("keepdims") is True)
 
@@ -92,14 +92,14 @@ def varRule(g, y, a, axis=None, ddof=0, correction=0):
 
 @op(np.std).vjp
 def stdRule(g, y, a, axis=None, ddof=0, correction=0):
-    """y = sqrt v: dx = g (x - m) / (y (n - c)), and 0 where y is, as in torch."""
+    """y = sqrt v: dx = g (x - m) / (y (n - c)), and 0 where y is 0, as in torch."""
     isZero = np.equal(y, 0)
     slope = np.where(isZero, 0, widen(g) / np.where(isZero, 1, y))
     return spread(slope * rest(a, axis, ddof, correction), a, axis) * centered(widen(a), axis)
 
 
 def rest(a: AnyArray, axis: int | Sequence[int] | None, ddof: Any, correction: Any) -> float:
-    """1 / (n - c)."""
+    """1 / (n - c), for n values and a correction c."""
     free = counted(a, axis) - (ddof or (0 if isLeftOut(correction) else correction))
     return 1 / free if free else float("nan")
 
@@ -130,7 +130,7 @@ def spreadOf(function: ArrayFunction, values: list, tangents: list, options: dic
 
 @op(np.max, np.min, np.amax, np.amin).vjp
 def extremeRule(g, y, a, axis=None):
-    """Equal extremes share evenly, as in torch's amax."""
+    """y = max x: dx = g / n at each of n equal maxima, else 0, as in torch's amax; likewise for the minimum."""
     isOne = np.logical_or(np.equal(a, spread(y, a, axis)), np.not_equal(a, a))
     share = divided(g, isOne.sum(axis=axis).reshape(g.shape))
     return np.where(isOne, spread(share, a, axis), 0)
@@ -138,13 +138,13 @@ def extremeRule(g, y, a, axis=None):
 
 @op(np.max, np.amax, np.min, np.amin, np.maximum.reduce, np.minimum.reduce).jvp
 def extreme(function: ArrayFunction, values: list, tangents: list, options: dict) -> tuple[AnyArray, AnyArray]:
-    """The tangent of what was chosen; of equal ones the mean."""
+    """The tangent at the maximum or minimum; the mean of the tangents of equal ones."""
     x, t = values[0], tangents[0]
     y = function(*values, **options)
     axis, keepdims = alongAxis(values, options)
     if getattr(function, "__self__", None) is not None and len(values) == 1 and "axis" not in options:
         axis = 0  # the default of a ufunc's own reduce
-    mask = (x == function(x, **{**options, "axis": axis, "keepdims": True})) | (x != x)  # what decides, a nan too
+    mask = (x == function(x, **{**options, "axis": axis, "keepdims": True})) | (x != x)  # the extremes, and every nan
     if "where" in options:
         mask = mask & options["where"]
     count = np.maximum(mask.sum(axis=axis, keepdims=keepdims), 1)
@@ -168,7 +168,7 @@ def prodRule(g, y, a, axis=None):
 
 @op(np.prod, np.multiply.reduce, np.cumprod).jvp
 def multiplied(function: ArrayFunction, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
-    """The product rule, one factor after the other, so that zeros do no harm."""
+    """The tangent by the product rule, one factor after the other, which is exact with zeros too."""
     alone(function, tangents, 0)
     x, t = values[0], tangents[0]
     y = function(*values, **options)
@@ -195,7 +195,7 @@ def multiplied(function: ArrayFunction, values: list, tangents: list, options: d
 
 @op(np.cumsum).adjoint
 def cumsumRule(g, y, a, axis=None):
-    """The sums from the other end."""
+    """The cumulative sums of the gradient from the other end."""
     if axis is None:
         return np.flip(np.cumsum(np.flip(g))).reshape(a.shape)
     return np.flip(np.cumsum(np.flip(g, axis), axis=axis), axis)
@@ -203,7 +203,7 @@ def cumsumRule(g, y, a, axis=None):
 
 @op(np.diff).vjp
 def diffRule(g, y, a, n=1, axis=-1):
-    """The differences of what came before and after, with the other sign, n times."""
+    """Negative differences of the gradient, padded with zeros, n times."""
     for _ in range(n):
         width = [(1, 1) if i == axis % a.ndim else (0, 0) for i in range(a.ndim)]
         g = -np.diff(np.pad(g, width), axis=axis)
@@ -226,13 +226,13 @@ def differences(function: ArrayFunction, values: list, tangents: list, options: 
 
 @op(np.sort).vjp
 def sortRule(g, y, a, axis=-1, kind=None, stable=None):
-    """Back to the positions where the values were."""
+    """The gradient, moved back to the positions before sorting."""
     return movedBack(np.take_along_axis, g, y, (a, np.argsort(a, axis=axis), axis))[0]
 
 
 @op(np.sort).jvp
 def ordered(function: ArrayFunction, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
-    """In the order of the values."""
+    """The tangent, in the order of the sorted values."""
     axis = values[1] if len(values) > 1 else options.get("axis", -1)
     x, t = (values[0], tangents[0]) if axis is not None else (values[0].reshape(-1), tangents[0].reshape(-1))
     axis = -1 if axis is None else axis

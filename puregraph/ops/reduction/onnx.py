@@ -72,5 +72,5 @@ def cumulative(writer: RuleWriter, call: Call) -> str:
 
 @op(firstIndex).words
 def first(x: Any, value: Any, axis: int) -> Any:
-    """The first that is equal."""
+    """The first index at which x is the value, or nan."""
     return np.argmax((x == value) | (x != x), axis)

@@ -65,7 +65,7 @@ def windowSum(g, y, x, axis, size):
 
 @windowSum.samples
 def windowSum(x, axis, size):
-    """Along the axis that this is within a sample."""
+    """The sums of each sample, along the same axis within it."""
     return windowSum(x, axis % (x.ndim - 1) + 1, size)
 
 
@@ -76,7 +76,7 @@ def windowSum(y, x, axis, size):
 
 
 def check(x, axis, size):
-    """Raise    ShapeError for a window that does not fit."""
+    """Raise ShapeError for a window that does not fit."""
     if not (-x.ndim <= axis < x.ndim and 1 <= size <= x.shape[axis]):
         wanted = f"an axis of {x.shape} with at least {size} elements"
         raise ShapeError(Fault(wanted, f"axis {axis}", module="windowSum"))

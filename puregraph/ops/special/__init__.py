@@ -11,7 +11,7 @@ from puregraph.ops.special.normal import erfinv, ndtri
 
 __all__ = ["CUDA", "CUDA_LIMITS", "digamma", "erf", "erfc", "erfcx", "erfinv", "ive", "lgamma", "ndtri", "polygamma"]
 
-# CUDA has erf, erfc, erfcx, erfinv, normcdfinv and lgamma, but not these; one may call those before it.
+# C of functions that CUDA lacks (it has erf, erfc, erfcx, erfinv, normcdfinv, lgamma); each may call earlier ones.
 CUDA = {
     **gamma.CUDA,
     **bessel.CUDA,

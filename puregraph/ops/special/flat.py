@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from puregraph.core.protocols import AnyArray
 
 BLOCK = 8192  # elements of a block, which stays in the L2 cache
-ORDERS = 150  # of a family; n! leaves float64 soon after
+ORDERS = 150  # orders of a family are below this; n! exceeds float64 soon after
 
 Rule = Callable[[np.ndarray], np.ndarray]
 
@@ -61,7 +61,7 @@ def family(rule: Callable[[int, np.ndarray], np.ndarray]) -> Callable[[Any, Any]
 
 
 def onDevice(function: Callable[[Any], Any], x: AnyArray) -> AnyArray:
-    """CuPy's own function of a CuPy array; where it has none, ours of a copy on the host."""
+    """Apply CuPy's function of that name to a CuPy array; if there is none, apply ours to a copy on the host."""
     try:
         library = importlib.import_module("cupyx.scipy.special")  # comes with CuPy, and takes a while to load
     except ImportError:

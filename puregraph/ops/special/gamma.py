@@ -34,7 +34,7 @@ def _lgammaFar(z: np.ndarray) -> np.ndarray:
 
 
 def _lgammaNear(z: np.ndarray) -> np.ndarray:
-    """The series about 1 and 2, where lgamma is 0, which no other sum would hit; from further away by recurrence."""
+    """The series about 1 and 2, the zeros of lgamma, where other sums cancel; other z are moved there by recurrence."""
     product = np.ones_like(z)
     for _ in range(int(LARGE) - 2):
         high = z > 2.5
@@ -63,7 +63,7 @@ def digamma(x: np.ndarray) -> np.ndarray:
 def polygamma(n: int, x: np.ndarray) -> np.ndarray:
     """The n-th derivative of digamma: (-1)^(n+1) n! times the sum of (x + k)^-(n+1) over k = 0, 1, 2, ...
 
-    Below zero the sum is that from x's fraction f up, and that of (f - k)^-(n+1) from 1 to where x is.
+    For x < 0, with f = x - floor(x), it is the sum from f on, and that of (f - k)^-(n+1) for k = 1, ..., -floor(x).
     """
     if n <= 0:
         return np.full_like(x, np.nan) if n else digamma(x)

@@ -87,7 +87,7 @@ class IRValue:
     __sub__, __rsub__ = arithmetic("fsub", "sub"), reflected("fsub", "sub")
     __mul__, __rmul__ = arithmetic("fmul", "mul"), reflected("fmul", "mul")
     __truediv__, __rtruediv__ = arithmetic("fdiv", "sdiv"), reflected("fdiv", "sdiv")
-    __floordiv__ = arithmetic("fdiv", "udiv")  # of floats, or of integers that are not negative
+    __floordiv__ = arithmetic("fdiv", "udiv")  # for floats and non-negative integers
     __mod__ = arithmetic("frem", "urem")  # likewise
     __and__ = arithmetic("and", "and")
     __or__ = arithmetic("or", "or")

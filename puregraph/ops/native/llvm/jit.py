@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 ENTRY = "kernel"
-FORMAT = 1  # of stored kernels; a change makes all of them stale
+FORMAT = 1  # version of the stored kernels; a change invalidates all of them
 OLDEST = (0, 44)
-LEAST = {"x86": "+64bit", "arm": "+fp-armv8", "other": ""}  # features that code for a CPU known by its name may use
+LEAST = {"x86": "+64bit", "arm": "+fp-armv8", "other": ""}  # declared present for a CPU known by name
 CALLED = (
     "memcpy memmove memset bzero memset_pattern16 roundf rintf floorf ceilf truncf fminf fmaxf fmodf fmaf sqrtf powf "
 )

@@ -149,7 +149,7 @@ EMIT: dict[str, Emission] = {
 }
 EMIT |= {op: vars(module)[op] for module in (explog, trig, erf, gammafunctions) for op in TABLE if op in vars(module)}
 
-FACTORS: dict[str, Callable[..., tuple[IRValue, IRValue]]] = {  # of operations that end with a product
+FACTORS: dict[str, Callable[..., tuple[IRValue, IRValue]]] = {  # the factors of operations that end with a product
     "*": lambda code, a, b: (a, b),
     "exp": explog.expFactors,
 }

@@ -13,10 +13,10 @@ from puregraph.ops.native.llvm.irbuilder import IRBuilder
 from puregraph.ops.native.math.explog import REALS, exp, expNear, horner, log, rounded
 from puregraph.ops.special import error, normal
 
-# of least maximal relative error: exp(a^2) erfc(a) / t by t = 1 / (1 + a / 2), for the a whose erfc a float32 can hold
+# minimax polynomial (relative error) of exp(a^2) erfc(a) / t in t = 1 / (1 + a / 2), for all a whose erfc fits float32
 TAIL: tuple[float, ...] = (-0.0591932686, 0.285182561, -0.488460406, 0.279512139, -0.0276231765, 0.203109837)
 TAIL += (0.24299663, 0.282390066, 0.282085575)
-MOST = 10.5  # where erfc is 0
+MOST = 10.5  # from here on erfc is 0
 
 
 def ratio(code: IRBuilder, x: IRValue, above: Sequence[float], below: Sequence[float]) -> IRValue:

@@ -20,19 +20,19 @@ from puregraph.ops.native.llvm.irbuilder import IRBuilder
 class Real(NamedTuple):
     """The constants of a kind of float."""
 
-    whole: str  # the integers of its size
+    whole: str  # the integer kind of the same size
     digits: int  # bits of its fraction
     bias: int
     half: int  # the bits of sqrt(1/2)
     ln2: tuple[float, float]  # in two parts, the first exact in products with exponents
-    least: float  # exp of less is 0
-    most: float  # exp of more is inf
+    least: float  # exp of smaller numbers is 0
+    most: float  # exp of larger numbers is inf
     exp: tuple[float, ...]  # (exp(r) - 1 - r) / r^2
     log: tuple[float, ...]  # f32: (log(1 + f) - f + f^2 / 2) / f^3; f64: of (log(1 + f) / s - 2) / s^2, s = f / (2 + f)
 
     @property
     def magic(self) -> float:
-        """Adding it rounds to an integer, which is then in the low bits."""
+        """The number whose addition rounds to an integer, which is then in the low bits."""
         return 1.5 * 2.0**self.digits
 
 

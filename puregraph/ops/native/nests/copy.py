@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from puregraph.core.protocols import Strided
     from puregraph.ops.ir.value import Value
 
-CHUNK = 1 << 14  # elements that a task copies, at least
+CHUNK = 1 << 14  # fewest elements that a task copies
 AHEAD = 4  # tiles that are prefetched before they are read
 
 
@@ -35,7 +35,7 @@ class CopyAxis(NamedTuple):
 
 
 def lanesOf(kind: str) -> int:
-    """Lanes of the tiles that are transposed, and of rows."""
+    """The number of lanes of vectors of this kind: the side of transposed tiles."""
     return max(4, min(16, jit.lanes(SIZES[kind])))
 
 

@@ -14,8 +14,8 @@ from puregraph.ops.native.nests.nestcode import STORED
 
 
 class EpilogueOperand(NamedTuple):
-    """An operand over rows and columns of sums: its kind, its array, its strides (that of columns 0 or 1), and those
-    along the axes of a batch."""
+    """An operand over rows and columns of sums: its kind, its array, and its strides along rows, columns (0 or 1) and
+    batch axes."""
 
     kind: str
     what: Any

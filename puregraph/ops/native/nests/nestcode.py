@@ -1,6 +1,6 @@
 """Loop nests as native code: the vectorised axis is the one along which memory is contiguous.
 
-Which of the others are split into tasks follows from the reductions:
+The reductions decide which of the other axes are split into tasks:
 
 *rows*     the contiguous axis is reduced, or none is: a task has some rows, each in phases, one after each reduction
 *columns*  other axes are reduced: a task has a block of columns; sums stay in registers over all rows
@@ -39,17 +39,17 @@ from puregraph.ops.native.llvm.irbuilder import IRBuilder
 from puregraph.ops.native.llvm.kernelcall import KernelCall
 from puregraph.ops.native.math import emit
 
-FEW = 32  # rows, or
-LITTLE, TALL = 1 << 16, 1 << 11  # elements of at most TALL rows, whose columns are summed at once, not in parts
-PART, PARTS = 512, 8  # the most rows of a part, and about the number of parts
+FEW = 32  # columns of up to this many rows are summed at once, not in parts,
+LITTLE, TALL = 1 << 16, 1 << 11  # as are those of up to LITTLE elements in up to TALL rows
+PART, PARTS = 512, 8  # maximum rows of a part, and the minimum number of parts
 CHUNK = 16384  # elements of a task without reductions
-CHAIN = 16  # the fewest rows that are summed sequentially; with as many chains, rounding errors stay small
-ROWS = 8192  # elements of the rows of a task, at least
+CHAIN = 16  # fewest rows that are summed sequentially; with as many chains, rounding errors stay small
+ROWS = 8192  # fewest elements of the rows of a task
 WIDE = 4  # vectors of columns in a block
 UNROLL = 4  # accumulators of a row
 NEAR = 1 << 14  # elements of a row up to which values are stored in scratch memory between phases
 Sums = dict[str, list[IRVariable]]  # the accumulators of each reduction, one for each vector
-Body = Callable[[dict[int, IRValue], "IRValue | None", Sums, int], None]  # indices, mask, sums, which of the vectors
+Body = Callable[[dict[int, IRValue], "IRValue | None", Sums, int], None]  # (indices, mask, sums, vector number)
 STORED = {"f32": "f32", "f64": "f64", "bool": "i8", **{kind: kind for kind in INTEGERS}}
 
 

@@ -1,7 +1,7 @@
 """Batches: merge independent steps into one step with all their tasks, without barriers between them.
 
-Where batches have the same order again, such as tables that are read and later updated, the same thread has the same
-steps, in its own cache.
+If two batches have their steps in the same order, such as tables that are read and later updated, the same thread runs
+the same steps, whose data are in its own cache.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 
 from puregraph.ops.native.llvm import jit
 
-WORDS = 3  # of a task: the address of its function, that of its arguments, its number
+WORDS = 3  # words of a task: the addresses of its function and its arguments, and its number
 TEXT = """
 define void @kernel(i64 %words, i64 %task, i64 %scratch) {
     %offset = mul i64 %task, 24

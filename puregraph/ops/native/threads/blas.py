@@ -1,4 +1,4 @@
-"""BLAS: how many threads numpy's matrix products are divided among. The order of their sums follows that number."""
+"""BLAS: the number of threads that numpy's matrix products use; the order of their sums depends on it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Blas(NamedTuple):
 def openBlas() -> Blas | None:
     """The OpenBLAS that numpy uses; None if numpy uses another BLAS."""
     near = Path(inspect.getfile(numpy)).parents[1] / "numpy.libs"
-    for path in [numpyCore(), *sorted(map(str, near.glob("*openblas*")))]:  # on Windows the first does not lead to it
+    for path in [numpyCore(), *sorted(map(str, near.glob("*openblas*")))]:  # the core does not do on Windows
         try:
             library = ctypes.CDLL(path)
         except OSError:
@@ -46,7 +46,7 @@ def openBlas() -> Blas | None:
 
 @contextmanager
 def oneThread(blas: Blas | None) -> Iterator[None]:
-    """Have the BLAS use one thread until the block ends, in all of this process; None changes nothing."""
+    """Make the BLAS of this process use one thread until the block ends; without a BLAS, do nothing."""
     if blas is None:
         yield
         return

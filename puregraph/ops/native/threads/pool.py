@@ -31,16 +31,15 @@ class StepTable:
 
     steps      (address of a function, address of its arguments, number of tasks[, TOGETHER or SINGLY]) each; the
                function is called with the address of the arguments, the number of a task and the address of scratch
-               memory. Any thread may run any task of a step, but all of one thread if it says SINGLY; a step begins
-               when all tasks of the one before it have ended
+               memory. Any thread may run any task of a step; with SINGLY, one thread runs all its tasks. A step begins
+               when all tasks of the previous step have ended
     scratch    bytes of scratch memory of the largest step
     flush      whether denormal numbers become zero
     wake       whether a run is long enough to wake sleeping threads for it
     keep       objects that have to live as long as the table: arrays, arguments
 
-    `after` counts runs: `begin` comes ahead of each, and `go` behind it, again if a signal's handler raised meanwhile.
-
-    `after` is iterated in C after every run: no signal handler can run in between
+    `after` counts runs: `begin` is called before each run, and `go` after it, again if a signal handler raised
+    meanwhile.
 
     Raises    ValueError for a step without a task, or with 2**21 or more
     """
@@ -56,7 +55,7 @@ class StepTable:
         self.memory = AlignedBlock(STEP * self.count)
         records = (ctypes.c_int64 * (workerloop.RECORDWORDS * self.count)).from_address(self.memory.address)
         records[:] = [word for row in rows for word in row]
-        self.wide = [0]  # at i: how many of the first i steps are for more than one thread
+        self.wide = [0]  # at i: the number of steps for several threads among the first i steps
         for _, _, tasks, how in rows:
             self.wide.append(self.wide[-1] + (tasks > 1 and how == TOGETHER))
         self.scratch = scratch
@@ -70,7 +69,7 @@ class StepTable:
         return self.count
 
     def __call__(self) -> None:
-        """Run all steps, by one thread if that has been found to be faster; come back when they are done."""
+        """Run all steps, on one thread if that has proved faster; returns when they are done."""
         tuner = self.tuner
         if tuner.left:
             tuner.left -= 1
@@ -79,7 +78,7 @@ class StepTable:
             tuner.run(self.go)
 
     def go(self, isAlone: bool) -> None:
-        """Run all steps, by one thread or by all."""
+        """Run all steps, on one thread or on all."""
         pool = POOLS[0] if POOLS else threadPool()
         if pool is not self.pool:
             self.join(pool)
@@ -93,12 +92,12 @@ class StepTable:
         self.runCounted(pool, order)
 
     def runCounted(self, pool: Workers, order: Any) -> None:
-        """The same, and count: both, or neither, whatever a signal's handler raises as soon as Python runs again."""
+        """Run all steps and count the run, but only if it was completed, even if a signal handler raises meanwhile."""
         ran: list[int] = []
         after = self.after
         after.begin()
         try:
-            ran += map(pool.run, (order,))  # C alone, so that a completed run is always recorded
+            ran += map(pool.run, (order,))  # one call in C: no handler can run before the result is stored
             if ran[0] == 0:
                 ran.clear()
                 ran += map(pool.alone, *zip(self.wordsAlone(0, self.count)))
@@ -126,7 +125,7 @@ class StepTable:
         return (ctypes.c_int64 * workerloop.ORDERWORDS)(*words)
 
     def run(self, begin: int = 0, end: int | None = None) -> None:
-        """Run the steps from `begin` to before `end`; come back when all are done."""
+        """Run the steps from `begin` to before `end`; returns when all are done."""
         if end is None:
             end = self.count
         if not 0 <= begin <= end <= self.count:

@@ -8,9 +8,9 @@ from time import perf_counter_ns
 from typing import Any
 
 WARM = 8  # runs before anything is measured
-RUNS = 5  # of each kind in a trial; the first of the other kind finds its data in the wrong cache
-ENOUGH = 3  # runs after which a trial ends early, if all of them took much longer
-OFTEN, SELDOM = 16, 2048  # runs between trials: twice as many each time that nothing has changed
+RUNS = 5  # runs of each kind in a trial; the first run of the other kind has its data in the wrong cache
+ENOUGH = 3  # a trial ends early after this many runs, if all of them took much longer
+OFTEN, SELDOM = 16, 2048  # minimum and maximum runs between trials; they double after a trial that changes nothing
 LONG = 12_000_000  # nanoseconds; longer runs always use all threads
 HOPELESS, BETTER = 1.5, 0.95
 
@@ -22,7 +22,7 @@ class ThreadTuner:
     slowly, and small steps that write much are fastest on one thread. Which cores threads run on is unknown, and
     changes.
 
-    `left`  how many runs there are before the next that has to be measured
+    `left`  the number of runs before the next measured one
     """
 
     def __init__(self) -> None:
@@ -34,7 +34,7 @@ class ThreadTuner:
         self.lock = threading.Lock()
 
     def run(self, go: Callable[[bool], Any]) -> None:
-        """`go(isAlone)`, measured unless another thread is just being; `left` stays 0 until a trial is over."""
+        """Call `go(isAlone)`, measured unless another thread is measuring; `left` stays 0 until a trial is over."""
         if not self.lock.acquire(blocking=False):
             go(self.isAlone)
             return
@@ -51,7 +51,7 @@ class ThreadTuner:
             self.lock.release()
 
     def trying(self) -> Generator[None, None, None]:
-        """A trial; it waits for each run."""
+        """A trial, as a generator that yields before each run."""
         before = self.isAlone
         best = yield from self.shortest(LONG)
         if best < LONG:

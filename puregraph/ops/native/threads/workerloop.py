@@ -23,12 +23,12 @@ from puregraph.ops.native.threads.numthreads import MOST
 STATE, FUNCTION, ARGS, TASKS, FLUSH, RECORD, END, ACTIVE = range(8)  # one cache line, for they are read together
 OWNER = 8
 YIELD, PATIENCE, IDLE, LIMIT = range(16, 20)
-SCRATCH = 32  # and a word more for each further thread
+SCRATCH = 32  # the word of the first thread; each further thread has the next one
 WORDS = SCRATCH + MOST
 RECORDWORDS = 4
 ORDERWORDS = 5
 FREESHIFT, OPENSHIFT = 21, 42
-FIELD = (1 << FREESHIFT) - 1  # as many tasks may a step have
+FIELD = (1 << FREESHIFT) - 1  # maximum number of tasks of a step
 ONEFREE, ONEOPEN, TWOOPEN = 1 << FREESHIFT, 1 << OPENSHIFT, 2 << OPENSHIFT
 TOGETHER, SINGLY = range(2)  # how the tasks of a step are run
 FREE, RUNNING, OVER = range(3)  # values of ACTIVE

@@ -17,8 +17,8 @@ from puregraph.ops.native.threads import affinity, workerloop
 from puregraph.ops.native.threads.pages import AlignedBlock
 
 SMALLEST = 64 << 10
-IDLE = 100.0  # microseconds that a worker looks for work after the last run before it sleeps
-PATIENCE = 20.0  # microseconds that a thread waits for another one before it offers its CPU to somebody else
+IDLE = 100.0  # microseconds that a worker polls for work after a run before it sleeps
+PATIENCE = 20.0  # microseconds that a thread waits for another one before it yields its CPU
 WORD = ctypes.c_int64
 
 
@@ -26,8 +26,8 @@ class Workers:
     """The calling thread and `count - 1` workers, started when first needed.
 
     A worker polls for tasks in native code, without the GIL; after a while without any it returns and sleeps on a lock
-    that it puts into `asleep`. No thread ever waits for a worker without a task, so nothing depends on its waking in
-    time. None in `asleep` stands for workers that are not yet started.
+    that it puts into `asleep`. No thread ever waits for a worker without a task, so a worker may wake up late.
+    None in `asleep` stands for workers that are not yet started.
     """
 
     def __init__(self, count: int) -> None:
@@ -44,7 +44,7 @@ class Workers:
         self.avoided: int | None = None  # the CPU that no worker runs on
         self.scratch: list[AlignedBlock] = []
         self.retired: list[AlignedBlock] = []
-        self.lock = threading.RLock()  # a signal's handler may fork while this thread holds it
+        self.lock = threading.RLock()  # a signal handler may fork while this thread holds it
         self.rate = self.measure()
         self.setSpin(IDLE, PATIENCE)
         self.size = SMALLEST
@@ -85,7 +85,7 @@ class Workers:
                 self.provide()
 
     def provide(self) -> None:
-        """Allocate scratch memory. A running task may still use the old blocks, which are kept therefore."""
+        """Allocate scratch memory; the old blocks are kept, since a running task may still use them."""
         for index in range(self.count):
             if index == len(self.scratch) or self.scratch[index].size < self.size:
                 block = AlignedBlock(self.size)
@@ -94,7 +94,7 @@ class Workers:
                 self.words[workerloop.SCRATCH + index] = block.address
 
     def wake(self) -> None:
-        """Wake who sleeps; start who was never started."""
+        """Wake sleeping workers, and start those that are not yet started."""
         self.spread()
         with suppress(IndexError):  # no worker is left
             while True:
@@ -127,14 +127,14 @@ class Workers:
     def serve(self, index: int) -> None:
         """The main loop of a worker.
 
-        A run that begins while it puts its lock into `asleep` may have found that empty, so it checks once more.
+        A run may begin just before the worker puts its lock into `asleep`, so it checks for work once more.
         """
         gate = self.gates[index - 1]
         while index < self.words[workerloop.LIMIT]:
             self.work(self.board, index)
             self.asleep.append(gate)
             if self.words[workerloop.ACTIVE] == workerloop.RUNNING or index >= self.words[workerloop.LIMIT]:
-                with suppress(ValueError):  # it was woken already
+                with suppress(ValueError):  # a run has already taken its lock
                     self.asleep.remove(gate)
                     continue
             gate.acquire()

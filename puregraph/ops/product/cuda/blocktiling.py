@@ -1,4 +1,4 @@
-"""Blocking: which part of a contraction a block computes, and split-k: in how many parts the depth is summed."""
+"""Blocking: the tile of a contraction that a block computes, and split-k: the number of parts of the depth."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from puregraph.ops.cuda.runtime.launch import WARP, blocksFor
 from puregraph.ops.product.cuda.operandlayout import OperandReading
 
 PROCESSORS = 132  # streaming multiprocessors of a large GPU
-REGISTERS = 65536  # of a multiprocessor
-MOST = 224  # registers of a thread, as estimated here, up to which the assembler does not spill
-LEAST = 8  # stages of depth that make a part worth it
+REGISTERS = 65536  # registers of a multiprocessor
+MOST = 224  # registers of a thread, by the estimate below, up to which the assembler does not spill
+LEAST = 8  # fewest stages of depth for which a part pays off
 
 
 class ContractionShape(NamedTuple):

@@ -47,8 +47,8 @@ if TYPE_CHECKING:
 
 FORWARD = {None: 0, "relu": RELU, "gelu": GELU}
 BACK = {"relu": BACKRELU, "gelu": BACKGELU}
-STEP = {"relu": 128, "gelu": 8}  # divides a row of kept values: bits, or elements
-CALLS = 64  # of the library at most, for a batch that is not evenly strided
+STEP = {"relu": 128, "gelu": 8}  # a row of kept values is a multiple of this many bits, or elements
+CALLS = 64  # maximum number of library calls for a batch that is not evenly strided
 HALVES = ("float16", "bfloat16")
 FLOATS = (*HALVES, "float32", "float64")
 ROOT = 0.7978845608028654  # sqrt(2 / pi)
@@ -230,8 +230,8 @@ class GemmAxes:
     def task(self, kind: str, made: str, epilogue: int, step: int) -> GemmTask | None:
         """The task of one call, with the longest batch axis as the library's batch.
 
-        None if the matrices have no leading dimension, that of the kept values is no multiple of `step`, or it takes
-        too many calls.
+        None if the matrices have no leading dimension, if that of the kept values is not a multiple of `step`, or if it
+        takes too many calls.
         """
         if epilogue != TOTALB:
             self.flatten("a", "rows")

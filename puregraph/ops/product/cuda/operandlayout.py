@@ -13,7 +13,7 @@ NEAR = 8  # elements that are read together
 
 
 class Limit(NamedTuple):
-    """An element counts where 0 <= start + lanes i + depth k < length, i and k its indices along these axes."""
+    """Elements count as zero unless 0 <= start + lanes i + depth k < length, with indices i and k along these axes."""
 
     length: int
     start: int
@@ -51,7 +51,7 @@ def reach(sizes: Sequence[int], strides: Sequence[int]) -> int:
 def collapsed(
     space: Space, a: ContractionOperand, b: ContractionOperand, epilogue: EpilogueText
 ) -> tuple[Space, ContractionOperand, ContractionOperand, EpilogueText]:
-    """The same without axes of length one, and with neighbouring axes joined where no operand's elements change."""
+    """The contraction without axes of length one, and with neighbouring axes merged where all operands allow it."""
     ends, limits = epilogue.columns, (*a.limits, *b.limits)
     rows = joined(space.rows, [a.lanes, *(i.lanes for i in a.limits), *(c.rows for c in ends)])
     columns = joined(space.columns, [b.lanes, *(i.lanes for i in b.limits), *(c.columns for c in ends)])

@@ -10,18 +10,18 @@ from typing import NamedTuple
 from puregraph.ops.product.native.microkernel import Microkernel, tiles
 from puregraph.ops.product.native.pack import DEPTH, GROUP
 
-PACKED_B = DEPTH << 8  # elements of packed b that a task keeps in L2 and reads again for each strip
+PACKED_B = DEPTH << 8  # elements of packed b that a task keeps in L2, to read them for each strip
 ACCUMULATORS = 1 << 17  # accumulators that a task keeps between blocks of k
 CANDIDATE_TILES = 3  # tiles whose blockings are compared
-TYPICAL_COLUMNS = 256  # columns of a usual task
+TYPICAL_COLUMNS = 256  # columns of a typical task
 LINE_ELEMENTS = 16  # elements of a cache line
-TASKS_PER_THREAD = 8  # tasks for each thread; more never help
+TASKS_PER_THREAD = 8  # maximum number of tasks per thread; more never help
 
 # Costs in vector multiplications.
-PACK_STRIP = {"rows": (0.3, 2.0), "any": (2.0, 2.0)}  # to pack a column of a strip: for each row, beside that
+PACK_STRIP = {"rows": (0.3, 2.0), "any": (2.0, 2.0)}  # to pack a column of a strip: per row, and fixed
 LINE_FETCH = 6.0  # to load a cache line of a contiguous column
 PACK_PANEL = {"rows": 0.4, "columns": 0.4, "any": 2.0, "packed": 0.4}  # to pack an element of a panel, or to load it
-TILE_OVERHEAD = (3.0, 40.0)  # to begin and end a tile: for each vector, beside that
+TILE_OVERHEAD = (3.0, 40.0)  # to begin and end a tile: per vector, and fixed
 TASK_OVERHEAD = 2000.0
 REMOTE = 0.5  # to load an element of a from another core's cache
 
@@ -47,7 +47,7 @@ class GemmSizes(NamedTuple):
     lanes: int
     aLayout: str
     bLayout: str
-    vectors: int = 0  # of the tile that b is packed for
+    vectors: int = 0  # vectors of the tile that b is packed for; 0: b is not packed
 
     @property
     def depth(self) -> int:
@@ -106,14 +106,14 @@ def ceilDiv(count: int, size: int) -> int:
 
 
 def tileEstimate(sizes: GemmSizes, tile: Microkernel) -> float:
-    """The cost of all tiles, for one k: microkernels, packing, beginnings and ends."""
+    """The cost of all tiles, per k: microkernels, packing, and tile overheads."""
     strips, panels = sizes.strips(tile), sizes.panels(tile)
     copies = strips * stripTime(sizes, tile) * ceilDiv(sizes.n, TYPICAL_COLUMNS) + panelTime(sizes, tile) * panels
     return strips * tile.rowCost(sizes.n) + copies + strips * panels * tileTime(sizes, tile)
 
 
 def estimate(sizes: GemmSizes, blocking: Blocking, threads: int) -> float:
-    """The cost of the thread with most tasks, for one k."""
+    """The cost of the thread with the most tasks, per k."""
     tile, high, wide = blocking.tile, blocking.strips, blocking.panels
     task = high * tile.rowCost(sizes.n) * wide / sizes.panels(tile) + high * wide * tileTime(sizes, tile)
     task += high * stripTime(sizes, tile) + wide * panelTime(sizes, tile) + TASK_OVERHEAD / max(sizes.k, 1)
@@ -128,7 +128,7 @@ def remoteRows(sizes: GemmSizes, blocking: Blocking, tasks: int, threads: int) -
 
 
 def stripTime(sizes: GemmSizes, tile: Microkernel) -> float:
-    """The cost of packing a strip of a, for one k."""
+    """The cost of packing a strip of a, per k."""
     if sizes.aLayout == "columns":
         return LINE_FETCH * cacheLines(tile)
     row, fixed = PACK_STRIP[sizes.aLayout]
@@ -138,17 +138,17 @@ def stripTime(sizes: GemmSizes, tile: Microkernel) -> float:
 def cacheLines(tile: Microkernel) -> float:
     """Cache lines of a column of a strip, where columns are contiguous and GROUP strips are packed at once."""
     together = GROUP * tile.rows
-    step = gcd(together, LINE_ELEMENTS)  # between the offsets in a line at which it may start
+    step = gcd(together, LINE_ELEMENTS)  # the column starts at multiples of this offset in a line
     return (1 + (together - step) / LINE_ELEMENTS) / GROUP
 
 
 def panelTime(sizes: GemmSizes, tile: Microkernel) -> float:
-    """The cost of packing a panel of b, for one k: nothing for a single strip, which reads rows of b in place."""
+    """The cost of packing a panel of b, per k: nothing for a single strip, which reads rows of b in place."""
     isRead = sizes.bLayout == "rows" and sizes.m <= tile.rows
     return 0.0 if isRead else tile.width * PACK_PANEL[sizes.bLayout]
 
 
 def tileTime(sizes: GemmSizes, tile: Microkernel) -> float:
-    """The cost to begin and end a tile, for one k."""
+    """The cost to begin and end a tile, per k."""
     vector, fixed = TILE_OVERHEAD
     return (vector * tile.rows * tile.vectors + fixed) / max(sizes.k, 1)

@@ -31,7 +31,7 @@ from puregraph.ops.product.native.splitk import partialSums, reduceParts, splitS
 if TYPE_CHECKING:
     from puregraph.ops.ir.value import Value
 
-FEW_ROWS = 8  # rows of a, or a third of the registers, up to which packing b does not pay
+FEW_ROWS = 8  # rows of a (or a third of the registers) up to which packing b does not pay off
 
 
 class BatchAxis(NamedTuple):

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from puregraph.ops.ir.value import Value
 
 CHUNK = 2048  # results of a task
-ROWS = 8  # of a transposed matrix at a time
+ROWS = 8  # rows of a transposed matrix that are multiplied at a time
 LONG = 512  # rows that are summed sequentially
 
 

@@ -10,7 +10,7 @@ from puregraph.ops.native.llvm.instructions import IRPointer, IRType, IRValue
 from puregraph.ops.native.llvm.irbuilder import IRBuilder
 
 AHEAD = 16  # rows of b that are prefetched before they are read
-LOOP, ROW = 1.0, 0.04  # the cost of an iteration beside its multiplications: once, for each element of a
+LOOP, ROW = 1.0, 0.04  # the cost of an iteration besides its multiplications: fixed, and per element of a
 
 
 class Microkernel(NamedTuple):
@@ -25,12 +25,12 @@ class Microkernel(NamedTuple):
 
     @property
     def width(self) -> int:
-        """Columns."""
+        """The number of columns."""
         return self.vectors * self.lanes
 
     @property
     def size(self) -> int:
-        """Accumulators."""
+        """The number of accumulators."""
         return self.rows * self.width
 
     def cost(self, vectors: int) -> float:
@@ -79,11 +79,12 @@ def multiply(
     vectors: int = 0,
     columns: IRValue | None = None,
 ) -> None:
-    """to[r, v] = sum_k a[r, k] b[k, v] over `count` k, or unless `isNew` to[r, v] + the same.
+    """to[r, v] = sum_k a[r, k] b[k, v] over `count` values of k, added to the old to[r, v] unless `isFirst`.
 
-    Rows of b are contiguous, or have a stride; then they are prefetched, and may be packed to `copy` on the way.
-    `vectors`: only the first ones of the tile. `columns`: how many b has, where the last vector may go beyond them.
-    `ahead`: addresses to prefetch into L2, and their steps for each k.
+    b is packed, or has a stride between its rows; then rows are prefetched, and may be packed to `copy` on the way.
+    `vectors`  the number of vectors to compute, from the first of the tile (0: all)
+    `columns`  the number of columns of b, if the last vector may go beyond them
+    `ahead`    addresses to prefetch into L2, and their steps along k
     """
     vectors = vectors or tile.vectors
     sources = [x for x in (bStride, copy, columns) if x is not None]

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from puregraph.core.protocols import Strided
     from puregraph.ops.ir.value import Value
 
-DEPTH = 384  # of k that is packed at a time
-GROUP = 2  # strips that are packed at once where columns are contiguous
-CHUNK = 512  # of k in one task of `packed`
+DEPTH = 384  # length of k that is packed at a time
+GROUP = 2  # strips that are packed at once if columns are contiguous
+CHUNK = 512  # length of k in a task of `packed`
 
 
 class MatrixOperand(NamedTuple):

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 FEW_VECTORS = 1 << 8  # vectors of results; with fewer, a long k is split
 LONG_K = 4096  # the shortest k that is split
-SHORTEST_PART = 1024  # of k
-MOST_PARTS = 16  # parts
-MANY_PRODUCTS = 1 << 26  # multiplications
-LARGE_RESULT = 1 << 21  # results; with more, two partial sums take too much memory
+SHORTEST_PART = 1024  # shortest part of k
+MOST_PARTS = 16  # maximum number of parts
+MANY_PRODUCTS = 1 << 26  # fewest multiplications for which a sum over samples is split
+LARGE_RESULT = 1 << 21  # maximum number of results of such a sum: two partial sums of more take too much memory
 
 
 def splitSize(m: int, n: int, k: int, batch: int, lanes: int, overSamples: bool = False) -> int:
@@ -43,7 +43,7 @@ def splitSize(m: int, n: int, k: int, batch: int, lanes: int, overSamples: bool 
 
 
 def partialSums(partials: Strided, m: int, n: int, parts: int, batch: Sequence[int]) -> EpilogueSpec:
-    """The partial sums are stored as [batch][part][row][column]."""
+    """The epilogue that stores partial sums as [batch][part][row][column]."""
     steps = [prod(batch[i + 1 :]) * parts * m * n for i in range(len(batch))]
     return EpilogueSpec(partials, n, (*steps, m * n))
 
