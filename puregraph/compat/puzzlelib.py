@@ -40,12 +40,12 @@ GROUPS = {"params", "links", "attrs", "blueprint"}
 
 
 class PuzzleFile(ArraySource):
-    """The arrays of a file by path, as `checkpoint` wants them.
+    """The arrays of a file by path, with the interface of `checkpoint`.
 
     `root`  the name of the network in the file; not needed where all its names begin with the same one
     """
 
-    partial = True  # counters are not in it
+    partial = True  # the file has no counters
 
     def __init__(self, file: BinaryIO, root: str | None = None):
         self.guarded = Guarded(file)
@@ -96,10 +96,10 @@ class PuzzleFile(ArraySource):
         return values.astype(dtype, copy=False).view(dtype)  # a plain float32 instead of <f4
 
     def check(self, paths: Any) -> None:
-        """Nothing to prove: the layout has no checksums."""
+        """Do nothing: the layout has no checksums."""
 
     def extra(self) -> None:
-        """PuzzleLib stores nothing else."""
+        """Return None: PuzzleLib stores no other values."""
 
     def close(self) -> None:
         self.guarded.close()
@@ -133,7 +133,10 @@ class PuzzleFile(ArraySource):
 
 
 def stripped(key: str, root: str | None) -> str:
-    """A name without that of the network."""
+    """Remove the network's name from the front of an array's name.
+
+    Raises    CheckpointError if the name does not begin with `root`
+    """
     if root is None:
         return key.partition(".")[2] or key
     if not key.startswith(f"{root}."):
@@ -209,7 +212,7 @@ def build(blueprint: Any, name: str | None, sizes: SizeCounter, depth: int = 0) 
     return module
 
 
-IGNORED = {"empty", "inplace", "useMask", "showWarnings", "rng", "slicing"}  # no bearing on what is computed
+IGNORED = {"empty", "inplace", "useMask", "showWarnings", "rng", "slicing"}  # no effect on results
 
 
 def checkLinks(blueprint: dict[str, Any], kind: str, where: str) -> None:
@@ -245,7 +248,7 @@ def buildGraph(blueprint: Any, name: str | None, sizes: SizeCounter, depth: int)
         for p, _ in parents:
             readers[p].append(n)
     ready = [n for n, count in waiting.items() if not count]
-    for n in ready:  # grows
+    for n in ready:  # appended to in the loop
         nodes[n] = Node(inner[n], [(nodes[p], slots) for p, slots in edges[n]])
         for reader in readers[n]:
             waiting[reader] -= 1
@@ -260,14 +263,14 @@ def buildGraph(blueprint: Any, name: str | None, sizes: SizeCounter, depth: int)
 
 
 def activation(activation: str, slc: Any = None, args: Any = ()) -> Module:
-    """An Activation by its name there."""
+    """Make an activation by PuzzleLib's name."""
     if slc is not None or activation not in ACTIVATIONS:
         raise ValueError(f"wanted one of {', '.join(ACTIVATIONS)}, of the whole data, got {activation!r} of {slc!r}")
     return ACTIVATIONS[activation](*args)
 
 
 def linear(transpose: bool = False, **scheme: Any) -> Module:
-    """A Linear; one that is transposed there has its weight the other way round."""
+    """Make a Linear; PuzzleLib's transposed one has no counterpart."""
     if transpose:
         raise ValueError("a transposed Linear has no counterpart")
     return modules.Linear(**scheme)
@@ -290,7 +293,7 @@ def normed(
 
 
 def pooled(make: Callable[..., Module]) -> Callable[..., Module]:
-    """Pools of a stride of 2 unless another one is given."""
+    """Return a constructor of pools with size and stride 2 by default."""
     return lambda size=2, stride=2, pad=0, **rest: make(size, stride, pad, **rest)
 
 

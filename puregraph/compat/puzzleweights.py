@@ -15,7 +15,7 @@ from puregraph.serialize.weights.weightfile import StoredTensor, WeightFile
 
 
 def opened(file: BinaryIO, source: str) -> WeightFile:
-    """Describe the arrays of a file; tied ones stand under each of their paths."""
+    """Describe the arrays of a file; tied ones are listed under each of their paths."""
     puzzle = PuzzleFile(file)
     owners = {path: path for path in puzzle.arrays} | puzzle.ties
     tensors, lock = {}, Lock()

@@ -1,4 +1,4 @@
-"""AccumulateGrad: where the gradients of one node's values come together."""
+"""AccumulateGrad: the node that sums the gradients of another node's outputs."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from puregraph.core.accumulate import combine
 
 
 class AccumulateGrad:
-    """The fan-in of a backward graph: adds up what the readers of a forward node's outputs hand back.
+    """The fan-in of a backward graph: sums the gradients that the readers of a forward node's outputs return.
 
-    `module` is that forward node. What arrives is sorted by the output it belongs to and, within one, by the order in
-    which the readers ran and their arguments stand; so sums of floats repeat bit for bit, and texts keep their order.
+    `module` is that forward node. Contributions are sorted by output, then by the forward order of the readers, then by
+    argument, so that sums of floats repeat bit for bit, and texts keep their order.
 
     >>> AccumulateGrad(None).grad(ArgsKwargs([[np.array([1.0]), np.array([2.0])]])).args
     [array([3.])]
@@ -35,5 +35,5 @@ class AccumulateGrad:
 
 
 def total(contributions: Any) -> Any:
-    """The sum of several contributions, which are not modified; None where there are none."""
+    """Return the sum of several contributions, which are not modified; None if there are none."""
     return combine(contributions) if contributions else None

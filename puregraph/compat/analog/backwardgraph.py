@@ -145,7 +145,7 @@ class EditableBackwardGraph(InvertedGraph):
     # The forward pass -------------------------------------------------------------------------------------------------
 
     def _ready(self) -> Any:
-        """The forward pass that is differentiated.
+        """Return the forward pass to differentiate.
 
         Raises    NoForwardPassError if there is none, or it was used up
         """
@@ -161,7 +161,7 @@ class EditableBackwardGraph(InvertedGraph):
         return Residuals(records)  # type: ignore[arg-type]
 
     def _release(self) -> None:
-        """Let go of the forward pass."""
+        """Mark the forward pass as used up, or free it."""
         if self._source is not None:
             self._spent = self._source.graph.last.modes
         else:

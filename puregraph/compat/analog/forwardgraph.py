@@ -1,4 +1,4 @@
-"""ForwardGraph: runs a graph of callables, and remembers of every value where it came from."""
+"""ForwardGraph: runs a graph of callables, and records the source of every value."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ class ForwardGraph(AcyclicDirectedGraph):
 
     @property
     def backward_graph(self) -> EditableBackwardGraph:
-        """The backward graph that inverts this one; made once, it follows when this one is edited."""
+        """The backward graph that inverts this one: made once, and updated when this one is edited."""
         if self._back is None:
             self._back = self.backward_type(self.graph_state).from_forward(self)
         return self._back
@@ -183,7 +183,7 @@ class ForwardGraph(AcyclicDirectedGraph):
         return self.backward_graph(gradient, retain_graph=retain_graph)
 
     def use_as_node(self, inputs: ArgsKwargs, is_training: bool, rank: int) -> Used:
-        """Run as a node of another graph: the pass is kept there, and not here."""
+        """Run as a node of another graph, which stores the pass."""
         return use_graph(self, self.backward_graph, inputs, is_training, rank)
 
     # networkx ---------------------------------------------------------------------------------------------------------

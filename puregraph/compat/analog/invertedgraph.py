@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class InvertedGraph(AcyclicDirectedGraph):
-    """A graph from OUTPUT to INPUT, whose edges may say which forward edge they run against."""
+    """A graph from OUTPUT to INPUT, whose edges may name the forward edge that they reverse."""
 
     START, END = GraphEnum.OUTPUT, GraphEnum.INPUT
 
@@ -128,7 +128,7 @@ class InvertedGraph(AcyclicDirectedGraph):
         super()._check_ends(start)
 
     def _follow(self) -> None:
-        """Make this graph again if the forward graph that it was made from has been edited since.
+        """Rebuild this graph if the forward graph was edited since `from_forward`.
 
         Raises    GraphError if this one was edited too
         """

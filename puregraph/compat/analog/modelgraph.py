@@ -56,7 +56,7 @@ class ModelGraph(ModelGraphState):
         return self.forward_graph.run_on_tape(inputs)
 
     def use_as_node(self, inputs: ArgsKwargs, is_training: bool, rank: int) -> Used:
-        """Run as a node of another graph: the pass is kept there, and not here."""
+        """Run as a node of another graph, which stores the pass."""
         return use_graph(self.forward_graph, self.backward_graph, inputs, is_training, rank)
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""ModelGraphState: what a forward pass leaves for the backward pass."""
+"""ModelGraphState: the values that a forward pass stores for the backward pass."""
 
 from __future__ import annotations
 

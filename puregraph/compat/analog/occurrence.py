@@ -1,4 +1,4 @@
-"""Occurrence: one more use of something in a graph that it is in already."""
+"""Occurrence: another use of an object that is already in a graph."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from puregraph.graph.function import Context, isHole
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-Part = tuple[str, Any]  # how a part is called that has no role, and the part
+Part = tuple[str, Any]  # a description, for a part without a role, and the part
 
 
 class ChatCompletion(TextFunction):
@@ -24,7 +24,7 @@ class ChatCompletion(TextFunction):
                              `{"role": text, "content": text}` and returns a text
     `messages`               such a list; a content is a text, a Variable, or a list of them, a line each
     `inputs`                 values for the fields of the messages, `{question}`; a list is a batch: one answer each
-    `backward_model_client`  who gives feedback; without one, that of `set_backward_model_client`
+    `backward_model_client`  the client that gives feedback; by default the one of `set_backward_model_client`
 
     Backward asks for one feedback per Variable that needs it, as a JSON list, at most three times. The words are those
     of `template`. Feedback that says nothing is passed on without asking.
@@ -114,7 +114,7 @@ def needs_feedback(part: object) -> bool:
 
 
 def composed(messages: list[dict[str, Any]], inputs: Mapping[str, object]) -> tuple[list[list[Message]], bool]:
-    """The conversations as bare text, one for each row of the inputs, and whether there are such rows."""
+    """Return the conversations as bare text, one per row of the inputs, and True if the inputs are a batch."""
     values = {name: value_of(v) for name, v in inputs.items()}
     templates = [(str(value_of(m["role"])), content_of(m["content"])) for m in messages]
     unused = [name for name in values if not any(name in names(text) for _, text in templates)]

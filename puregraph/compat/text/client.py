@@ -34,7 +34,7 @@ class set_backward_model_client:  # noqa: N801 - afnio's name
 
 
 def backward_client(own: Client | None, label: str) -> Client:
-    """The client of an operation: its own, else the one that was set.
+    """Return the client of an operation: its own, or else the one that was set.
 
     Raises    AutoDiffException if there is neither
     """
@@ -48,7 +48,7 @@ def backward_client(own: Client | None, label: str) -> Client:
 
 
 def ask(client: Client, messages: list[Message], read: Callable[[Any], Any], label: str, **options: object) -> Any:
-    """The answer of a client, parsed by `read`. Asked again, three times in all, where either of them raises.
+    """Return the answer of a client, parsed by `read`. If either raises, ask again, up to three times in all.
 
     Raises    AutoDiffException, from the last error, when no answer could be used
     """

@@ -119,5 +119,5 @@ def explained(purpose: str, scores: Sequence[object], total: Any, reduction: str
 
 
 def array(score: Any) -> Any:
-    """A score as a graph takes it."""
+    """Convert a number to a numpy scalar, as graphs expect; other scores are returned unchanged."""
     return np.asarray(score)[()] if isinstance(score, (bool, int, float)) else score

@@ -36,7 +36,7 @@ class TextFunction(Function):
 
     @classmethod
     def given(cls, ctx: Context) -> dict[str, Any]:
-        """The inputs as they were given, by the names of the arguments of `forward`."""
+        """Return the inputs by the names of the arguments of `forward`."""
         return dict(zip(cls.names(ctx), [part.value if type(part) is Keyword else part for part in ctx.form]))
 
     @classmethod
@@ -74,7 +74,7 @@ def role_of(x: Any, otherwise: str = "") -> str:
 
 
 def roles_of(xs: Iterable[object]) -> str:
-    """`first and second`: the roles of several inputs, of those that have one."""
+    """Join the roles of several inputs with `and`; inputs without a role are left out."""
     return " and ".join(filter(None, map(role_of, xs)))
 
 
@@ -106,7 +106,7 @@ def deep(function: Callable[..., Any], *values: Any) -> Any:
 
 
 def worded(template: str, grad: Any, role: str) -> Any:
-    """Feedback in the words of a template, element by element; numbers, and feedback that says nothing, as they are."""
+    """Fill feedback into a template, element by element; numbers and empty feedback are returned unchanged."""
     return deep(lambda g: fill(template, {"role": role, "feedback": g}) if isinstance(g, str) and g else g, grad)
 
 

@@ -50,7 +50,7 @@ class Sum(TextFunction):
 
 
 def together(*items: Any) -> Any:
-    """Texts as items, numbers as their sum."""
+    """Concatenate texts as items, or sum numbers."""
     if all(isinstance(item, str) for item in items):
         return "".join(tagged("ITEM", item) for item in items)
     if not all(map(is_number, items)):

@@ -23,7 +23,7 @@ class TGD:
     `params`        Variables of text that require gradients
     `model_client`  any callable `client(messages, **options)` that returns the new text, alone or in <NEW>...</NEW>
     `momentum`      how many steps back feedback is shown again
-    `constraints`   texts: what every new text must keep to
+    `constraints`   texts: rules that every new text must follow
     `messages`      in place of `template`; the fields are {role}, {text}, {feedback}, {past} and {constraints}
 
     `state` holds the feedback of past steps, a list per parameter, the latest last.
@@ -66,12 +66,12 @@ class TGD:
         self.state: list[list[str]] = [[] for _ in self.params]
 
     def zero_grad(self) -> None:
-        """Forget the feedback that the parameters got."""
+        """Clear the feedback of all parameters."""
         for param in self.params:
             param.zero_grad()
 
     def step(self) -> bool:
-        """Rewrite every parameter that got feedback which says something. Whether there was one.
+        """Rewrite every parameter with nonempty feedback. Returns True if there was one.
 
         Raises    AutoDiffException where no answer can be used; no parameter is changed then
         """
@@ -103,7 +103,7 @@ class TGD:
         return {"momentum": self.momentum, "state": copy.deepcopy(self.state)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from another optimizer's `state_dict()`.
+        """Restore the state of another optimizer's `state_dict()`.
 
         Raises    ValueError for the state of another number of parameters
         """
@@ -114,7 +114,7 @@ class TGD:
 
 
 def check(param: Any) -> None:
-    """Refuse what cannot be rewritten."""
+    """Refuse a parameter that cannot be rewritten."""
     if not isinstance(param, Variable) or not isinstance(param.data, str):
         kind = type(value_of(param)).__name__
         raise TypeError(f"TGD: a parameter is a Variable of text, got {kind}: {value_of(param)!r:.80}")

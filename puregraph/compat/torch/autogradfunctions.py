@@ -1,4 +1,4 @@
-"""Autogradfunctions: the functions of torch.autograd that calls of a graph go through, made when torch is there."""
+"""Autogradfunctions: the functions of torch.autograd for calls of a graph, defined when torch is imported."""
 
 from __future__ import annotations
 

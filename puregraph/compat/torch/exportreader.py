@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
     from puregraph.core.rules import Rule
 
-Operand: TypeAlias = "NodeValue | torch.Tensor | float"  # what is computed, and constants
-ROWS: dict[str, Callable[..., Any]] = {}  # for each operation of ATen, by name: what makes its nodes
-LISTED = 20  # nodes that an error names
+Operand: TypeAlias = "NodeValue | torch.Tensor | float"  # computed values, and constants
+ROWS: dict[str, Callable[..., Any]] = {}  # by name of an ATen operation, the function that makes its nodes
+LISTED = 20  # most nodes listed in an error
 
 
 class NodeValue(NamedTuple):
@@ -81,7 +81,7 @@ def fromTorch(module: torch.nn.Module, example: torch.Tensor | Sequence[torch.Te
         raise ArgumentError(f"fromTorch: wanted a torch.nn.Module, got {type(module).__name__}")
     example = tuple(example) if isinstance(example, (tuple, list)) else (example,)
     with evaluating(module), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of torch, about modules that torch itself has
+        warnings.simplefilter("ignore")  # torch warns about its own modules
         try:
             program = torch.export.export(module, example, strict=False).run_decompositions({})
         except Exception as error:
@@ -89,7 +89,7 @@ def fromTorch(module: torch.nn.Module, example: torch.Tensor | Sequence[torch.Te
             raise GraphError(f"fromTorch: torch.export cannot read {type(module).__name__}: {why:.300}") from error
         missing = {node.target for node in operations(program) if rowOf(node) is None}
         known = {op: rule for op, rule in torch._decomp.core_aten_decompositions().items() if op in missing}
-        if known:  # those that torch says by others
+        if known:  # operations that torch can decompose
             program = program.run_decompositions(known)
         return ExportReader(module, program, trainable).read()
 
@@ -220,7 +220,7 @@ class ExportReader:
         self.operation, self.result = nameOf(node), node.meta.get("val")
 
     def apply(self, node: torch.fx.Node, arguments: list[Any], options: Mapping[str, object]) -> Any:
-        """The value of an operation: of constants alone as torch computes it, else as its row makes it."""
+        """Return the value of an operation: torch computes it for constants, otherwise its row makes nodes."""
         name = nameOf(node)
         if name == "getitem":
             return arguments[0][arguments[1]]
@@ -280,14 +280,14 @@ class ExportReader:
         return [NodeValue(first.node, i, tuple(s), np.dtype(d or first.dtype)) for i, (s, d) in pairs]
 
     def submodule(self, path: str) -> Any:
-        """The module of torch at a path; the root where there is none, as in a list that was indexed."""
+        """Return the torch module at a path; the root if there is none, as for an indexed list."""
         try:
             return self.module.get_submodule(path)
         except AttributeError:
             return self.module
 
     def asValue(self, x: Any, like: NodeValue | None = None) -> NodeValue:
-        """A value of the graph: of a parameter a Weight, of other tensors and numbers a Constant."""
+        """Return a value of the graph; a parameter becomes a Weight, other tensors and numbers a Constant."""
         if isinstance(x, NodeValue):
             return x
         if not hasattr(x, "detach"):
@@ -315,7 +315,7 @@ class ExportReader:
         return NodeValue(Node(Constant(array.copy()), None, self.fresh(name)), 0, array.shape, array.dtype)
 
     def layer(self, key: object, tensors: Sequence[object], make: Callable[[], Module]) -> Module:
-        """A module with weights: the same one where the same weights are used again in the same way."""
+        """Return a module with weights; the same module if the same weights are used again in the same way."""
         full = (key, *[id(t) for t in tensors])
         if full not in self.layers:
             self.layers[full] = make()
@@ -344,17 +344,17 @@ class ExportReader:
         return value if value.dtype == np.dtype(dtype) else self.make(Cast(np.dtype(dtype)), value, dtype=dtype)
 
     def kept(self, x: Any) -> Any:
-        """A value as it is; what a Dropout of torch.nn gives passes a Dropout."""
+        """Return a value, passed through a Dropout if it is the output of a torch.nn.Dropout."""
         if self.kind.endswith("dropout.Dropout") and isinstance(x, NodeValue):
             return self.make(Dropout(self.submodule(self.path).p), x)
         return x
 
 
-LOST = object()  # the value of an operation that cannot be read, or that reads one
+LOST = object()  # the value of an unsupported operation, or of one that reads such a value
 
 
 def isLost(arguments: Sequence[object]) -> bool:
-    """True if something that cannot be read is among arguments."""
+    """True if an argument is the value of an unsupported operation."""
     return any(a is LOST or isinstance(a, list) and isLost(a) for a in arguments)
 
 
@@ -364,7 +364,7 @@ def isParameter(x: Operand) -> bool:
 
 
 def isGraphValue(x: Operand, reader: ExportReader) -> bool:
-    """True for what depends on an input or on a parameter, or has such a part."""
+    """True if a value, or an element of a list, depends on an input or a parameter."""
     if isinstance(x, (list, tuple)) and not isinstance(x, NodeValue):
         return any(isGraphValue(part, reader) for part in x)
     return isinstance(x, NodeValue) or isParameter(x)

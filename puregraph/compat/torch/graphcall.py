@@ -30,7 +30,7 @@ Needs = tuple[bool, ...]
 class GraphCall:
     """A graph on tensors: compiled for each mode, shape and choice of gradients, if its own parameters are used.
 
-    Parameters of others, as `torch.func.functional_call` gives them, are computed with eagerly.
+    Calls with replaced parameters, as by `torch.func.functional_call`, run eagerly.
     """
 
     def __init__(self, graph: Graph, sharing: Sharing, isCompiled: bool):
@@ -95,7 +95,7 @@ class GraphCall:
             raise
 
     def storedOf(self, params: Sequence[object], buffers: Sequence[object], isOwn: bool) -> dict[int, Any]:
-        """The arrays of parameters and states by number, of tensors that may be others than the graph's."""
+        """Return the arrays of parameters and states by number, from tensors that may replace the graph's own."""
         slots = (*self.sharing.params, *self.sharing.buffers)
         stored = {n: getattr(m, name).materialize() for n, m, name in self.flat.params if getattr(m, name) is not None}
         if not isOwn:
@@ -131,15 +131,15 @@ class GraphCall:
         self.outputsAlone().programs.get(arrays)
 
     def outputsAlone(self) -> CompiledPass:
-        """The forward pass without gradients, in the modes of now."""
+        """Return the forward pass without gradients, in the current modes."""
         return self.kept(self.modesNow(), lambda: CompiledPass(self.graph, self.check))
 
     def split(self, needs: Needs) -> SplitPass:
-        """The compiled passes for a choice of gradients, in the modes of now."""
+        """Return the compiled passes for a choice of gradients, in the current modes."""
         return self.kept((self.modesNow(), needs), lambda: SplitPass(self.graph, needs, self.params, self.check))
 
     def record(self, *arguments: Any) -> CallRecord:
-        """Run forward, and keep what the backward pass takes."""
+        """Run forward, and store the inputs of the backward pass."""
         return CallRecord(self, *arguments)
 
     def valuesOf(self, arrays: list[Any], stored: dict[int, Any]) -> tuple[list[Any], list[Any]]:
@@ -150,7 +150,7 @@ class GraphCall:
 
 
 class CallRecord:
-    """One call of a graph on tensors: what its backward pass takes, and the checks that it is still right.
+    """One call of a graph on tensors: the inputs of its backward pass, and the checks that these are still valid.
 
     `returned` are indices of outputs whose memory the backward pass reads
     """
@@ -184,7 +184,7 @@ class CallRecord:
         self.outputs = outputs if isSeparate else separate(outputs, arrays)
 
     def check(self) -> None:
-        """Going backward is right as long as parameters and modes are as they were.
+        """Check that parameters and modes are unchanged since the forward pass.
 
         Raises    PuregraphError naming the parameter that was modified in place, or the module in another mode
         """

@@ -96,7 +96,7 @@ def graphOf(source: Any) -> Graph:
 
 
 def leaveGrads(slot: SharedTensor) -> None:
-    """Have the gradient that torch adds up in a tensor be the parameter's `grad`, anew after every update."""
+    """Let a tensor's gradient, accumulated by torch, be the parameter's `grad`, and reset it after every update."""
     tensor, param = slot.tensor, slot.stored
 
     def begin(grad: Any) -> None:
@@ -133,7 +133,7 @@ def moduleClass() -> type:
 
         @training.setter
         def training(self, mode: bool) -> None:
-            if "graph" in vars(self):  # torch sets it before
+            if "graph" in vars(self):  # torch sets `training` before `graph`
                 self.graph.mode(mode)
 
         def forward(self, *inputs: Any, **named: Any) -> Any:

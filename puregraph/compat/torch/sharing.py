@@ -27,7 +27,7 @@ class SharedTensor:
         return self.table[self.name]
 
     def join(self) -> None:
-        """Have tensor and array share memory again; if neither has the other's, the one that was replaced wins."""
+        """Let tensor and array share memory again; a replaced array wins over a replaced tensor."""
         tensor, array = self.tensor, self.stored.materialize()
         if array is self.array and tensor.data_ptr() == self.address:
             return

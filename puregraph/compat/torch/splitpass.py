@@ -95,15 +95,15 @@ class SplitPass:
         self.slots = [order.get(key) for key in keys]  # by input, then by parameter
 
     def forward(self, arrays: list[Any]) -> tuple[list[Any], list[Any], bool]:
-        """The outputs, the values that `backward` takes, and whether nothing else shares the memory of any."""
+        """Return the outputs, the values for `backward`, and True if nothing else shares their memory."""
         values, isSeparate = self.forwardPass(arrays)
         return values[: self.count], values[self.count :], isSeparate
 
     def backward(
         self, arrays: list[Any], outputs: list[Any], kept: list[Any], grads: Sequence[Any]
     ) -> tuple[list[Any], bool]:
-        """The gradients of inputs, then of parameters, None for those that are not reached, and whether nothing else
-        shares the memory of any."""
+        """Return the gradients of inputs, then of parameters (None if not reached), and True if nothing else shares
+        their memory."""
         pools = {"input": arrays, "output": outputs, "kept": kept}
         values = [pools[kind][i] for kind, i in self.sources]
         for group in self.seeds:
@@ -125,7 +125,7 @@ class CompiledPass:
         self.last: Program | None = None
 
     def __call__(self, arrays: list[Any]) -> tuple[list[Any], bool]:
-        """The outputs, and whether it is certain that nothing else shares the memory of any."""
+        """Return the outputs, and True if certainly nothing else shares their memory."""
         last = self.last
         result = None if last is None else last.runFast(arrays)
         isSeparate = result is not None

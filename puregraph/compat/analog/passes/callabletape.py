@@ -33,7 +33,7 @@ Used = tuple[ArgsKwargs, "Pull | None"]
 
 
 def use_callable(function: Callable[..., Any], inputs: ArgsKwargs, is_training: bool) -> Used:
-    """Run a plain callable, recorded; one that cannot be recorded on the bare values."""
+    """Run a plain callable and record it, or run it on the bare values if it cannot be recorded."""
     if is_training:
         try:
             return recorded(function, inputs, function)
@@ -45,7 +45,7 @@ def use_callable(function: Callable[..., Any], inputs: ArgsKwargs, is_training: 
 
 
 def use_function(function: type[Function], inputs: ArgsKwargs, is_training: bool) -> Used:
-    """Run a Function on Variables; one that is written for bare values on those."""
+    """Run a Function on Variables, or on bare values if it is written for these."""
     try:
         return recorded(partial(apply, function), inputs, function)
     except (AttributeError, AutoDiffException, TypeError):
@@ -138,9 +138,9 @@ def unrecorded(function: Any, why: Exception) -> Pull:
 
 
 def not_recorded(function: Any, pairs: list[tuple[Any, Any]], leaves: Sequence[object]) -> ArgsKwargs:
-    """No gradient, for a callable none of whose results was recorded: right if it took nothing that can have one.
+    """Return no gradients for a callable without recorded results, after checking that no input can have one.
 
-    Raises    AutoDiffException if it took such a value, and gave a bare one that came about off the tape
+    Raises    AutoDiffException if an input can have a gradient, and a result is a bare value
     """
     if leaves and not all(isinstance(y, Variable) for y, _ in pairs):
         raise AutoDiffException(
@@ -155,7 +155,7 @@ def leaf(value: object) -> Any:
 
 
 def number(g: Any) -> Any:
-    """A gradient as rules take it: a number of Python's as one of numpy's."""
+    """Convert a Python number to a numpy one, as gradient rules expect; other values are returned unchanged."""
     return np.float64(g) if isinstance(g, (int, float)) else g
 
 

@@ -13,7 +13,7 @@ from puregraph.graph.node import located
 
 
 def implied_seeds(outputs: ArgsKwargs) -> ArgsKwargs:
-    """The gradient that is meant where none is given: 1 for an output that is one number.
+    """Return the default output gradient: 1 for an output that is one number.
 
     Raises    GraphError if the outputs are anything else
     """
@@ -47,7 +47,7 @@ def checked_seeds(grads: ArgsKwargs, outputs: ArgsKwargs) -> ArgsKwargs:
 
 
 def owned(g: Any, callers: set[int]) -> Any:
-    """A gradient that shares no memory with the caller's arrays: copied if it is one of them, or a view of one."""
+    """Return a gradient, copied if it is one of the caller's arrays, or a view of one."""
     shared = id(g) in callers or id(getattr(g, "base", None)) in callers
     return g.copy() if shared and isArray(g) else g
 

@@ -1,4 +1,4 @@
-"""A puregraph Graph's steps and its last pass, as a backward graph asks for them."""
+"""An adapter that gives a backward graph the steps and the last pass of a puregraph Graph."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ class GraphResiduals:
         return self.outputs(GraphEnum.INPUT)
 
     def along(self, consumer: Any, edge: Edge) -> list[tuple[int, Taken]]:
-        """Nothing: every edge of such a graph says which argument it carries."""
+        """Return an empty list, because every edge of an inverted Graph names its argument."""
         return []
 
     def taken_from(self, consumer: Hashable, source: Hashable) -> list[tuple[int, Taken]]:
@@ -200,7 +200,7 @@ class GraphResiduals:
 
 
 def graph_pass(source: GraphSource, spent: Any) -> GraphResiduals:
-    """The last pass of a Graph, if it can be differentiated; `spent` are the modes of one that was used up.
+    """Return the last pass of a Graph, if it can be differentiated; `spent` are the modes of a used-up pass.
 
     Raises    NoForwardPassError if it cannot
     """

@@ -1,4 +1,4 @@
-"""A graph of callables on one tape: each node runs on Variables, and what it gave points back to what it read."""
+"""A graph of callables on one tape: each node runs on Variables, and its results link back to its inputs."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def rule_of(node: Hashable) -> str | None:
 
 
 class NodeHolder:
-    """A node with a `backward` of its own, and what it gave."""
+    """A node with its own `backward`, and its outputs."""
 
     def __init__(self, module: Any):
         self.module = module
@@ -56,7 +56,7 @@ class NodeHolder:
 
 
 class CustomBackward(Function):
-    """A node with a `backward` of its own as one operation of a tape."""
+    """A node with its own `backward` as one operation of a tape."""
 
     @staticmethod
     def forward(ctx: Any, box: NodeHolder, *args: Any, **kwargs: Any) -> tuple:  # type: ignore[override]

@@ -90,7 +90,7 @@ def use_module(module: Module, inputs: ArgsKwargs, rank: int, rule_name: str | N
 
 
 def checked(grads: tuple, needs: tuple[bool, ...], arguments: Sequence[AnyArray | None]) -> list[AnyArray | None]:
-    """The gradients that are needed, each of its argument's shape."""
+    """Return the needed gradients (None for others), after checking that each has its argument's shape."""
     for i, (g, needed) in enumerate(zip(grads, needs)):
         if needed and g is not None and shapeOf(g) != shapeOf(arguments[i]):
             need(False, f"its gradient rule to give shape {show(shapeOf(arguments[i]))} for argument {i}", shapeOf(g))
@@ -153,7 +153,7 @@ def keywords(function: Callable) -> tuple[str, ...]:
 
 
 def call_on_gradients(node: Hashable, grads: ArgsKwargs) -> ArgsKwargs:
-    """A node that only stands in the backward graph: its `backward`, or itself, on the gradients."""
+    """Call a node that is only in the backward graph on gradients: its `backward`, or the node itself."""
     module = node.module if isinstance(node, (Node, Occurrence)) else node
     if has_backward(module):
         return call_backward(module, grads)

@@ -1,4 +1,4 @@
-"""Records: what a forward pass leaves of each node, for its gradient; and who took which value from whom."""
+"""Records: the values that a forward pass stores for each node's gradient, with the source of every input."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class ParamGrads:
 
 
 class Residuals:
-    """A forward pass of a ForwardGraph, as its backward graph asks for it."""
+    """A forward pass of a ForwardGraph, with the interface that its backward graph uses."""
 
     def __init__(self, records: dict[Hashable, Record]):
         self.records = records
@@ -91,7 +91,7 @@ class Residuals:
         return node in self.records
 
     def rank(self, node: Hashable) -> float:
-        """When a node ran; what did not run in the forward pass comes last."""
+        """Return the position of a node in the forward pass; infinity if it did not run."""
         record = self.records.get(node)
         return float("inf") if record is None else record.rank
 

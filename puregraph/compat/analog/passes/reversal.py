@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def invert_steps(back: Any, source: GraphSource) -> None:
-    """The steps of a puregraph Graph: every edge says which argument it carries, and to which output."""
+    """Invert the steps of a puregraph Graph; every edge names its argument and its output."""
     readers = source.edges()
     inside: set[Hashable] = {GraphEnum.OUTPUT}
     entry: dict[Hashable, Any] = {}
@@ -45,7 +45,7 @@ def enter(back: EditableBackwardGraph, node: Hashable, slots: list[int], entry: 
 
 
 def invert_edges(back: Any, forward: Any) -> None:
-    """The edges of a graph of callables: each carries back what came along it, wherever that went.
+    """Invert the edges of a graph of callables; each carries the gradients of the values that moved along it.
 
     Raises    GraphError if nothing leads to the forward graph's OUTPUT
     """

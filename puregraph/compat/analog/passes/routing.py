@@ -1,4 +1,4 @@
-"""Routing: what each node of a backward graph is given, found from where values came from, never from the values."""
+"""Routing: assemble the gradients for each node of a backward graph, by the recorded sources of values."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class Routing:
                     raise located(ShapeError(fault), self.name_of(node), kind_of(owner) or type(node).__name__)
 
     def arguments(self, edges: tuple[Edge, ...], results: Results) -> ArgsKwargs | None:
-        """The call of a node that only stands in the backward graph: numbered slots first, then the others in order."""
+        """Assemble the call of a node that is only in the backward graph: numbered slots first, then the others."""
         numbered: list[tuple[int, Any]] = []
         appended: list[Any] = []
         named: dict[str, Any] = {}

@@ -89,7 +89,7 @@ class AcyclicDirectedGraph(LabelledGraph):
         return self
 
     def _halves(self, edge: Edge, node: Hashable, position: int) -> tuple[Edge, Edge]:
-        """The two edges in place of one into which a node is put."""
+        """Return the two edges that replace an edge when a node is inserted."""
         if edge.taken is None:
             return edge.moved(target=node), edge.moved(source=node)
         before = edge.moved(target=node, out_arg=position, out_kwarg=None)
@@ -147,7 +147,7 @@ class AcyclicDirectedGraph(LabelledGraph):
         )
 
     def _feeding(self, inside: set[Hashable], start: Hashable) -> set[Hashable]:
-        """Nodes that run although nothing leads to them from the start: none, or those that others read."""
+        """Return nodes that run although they are not reachable from the start; none by default."""
         return set()
 
     def _check_ends(self, start: Hashable) -> None:

@@ -1,4 +1,4 @@
-"""Edge: which of a producer's values goes where in its consumer's call."""
+"""Edge: the mapping of a producer's values to the arguments of its consumer."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Edge:
 
     @property
     def reader(self) -> Any:
-        """The forward node that read what the gradients are of: the consumer, or else the source itself."""
+        """The forward node that read the values of these gradients: the consumer, or else the source itself."""
         return self.source if self.consumer is None else self.consumer
 
     @property

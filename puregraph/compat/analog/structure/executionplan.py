@@ -46,7 +46,7 @@ class InspectRow(NamedTuple):
 
 
 def reachable(starts: Iterable[object], following: Callable[[Any], Iterable[Any]]) -> set[Hashable]:
-    """Every node that `following` leads to, the first ones included: an explicit stack."""
+    """Return every node that `following` leads to, including the starts; uses an explicit stack."""
     stack = list(starts)
     seen = set(stack)
     while stack:
@@ -63,7 +63,7 @@ def ordered(
     outgoing: Mapping[Hashable, Iterable[Edge]],
     names: Any,
 ) -> list[Any]:
-    """The nodes in an order in which every one comes after those it reads; else as they were added.
+    """Return the nodes in topological order, ties in the order in which they were added.
 
     Raises    GraphError naming a whole cycle if there is one
     """
@@ -90,7 +90,7 @@ def ordered(
 
 
 def cycle(stuck: set[Hashable], incoming: Mapping[Hashable, Iterable[Edge]]) -> list[Any]:
-    """A cycle among nodes that all wait for another one of them."""
+    """Return a cycle among nodes that each wait for another of them."""
     path: dict[Hashable, None] = {}
     node = next(iter(stuck))
     while node not in path:

@@ -1,4 +1,4 @@
-"""A graph of callables as people look at it: a table, Graphviz, networkx."""
+"""A graph of callables as a table, or for Graphviz or networkx."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def networkx_of(graph: AcyclicDirectedGraph) -> Any:
     Raises    ImportError with the install command, if networkx is not installed
     """
     try:
-        import networkx  # only looked at, never run
+        import networkx  # for display only
     except ImportError as error:
         raise ImportError("a networkx graph needs networkx: pip install puregraph[networkx]") from error
     digraph = networkx.MultiDiGraph()

@@ -20,7 +20,7 @@ def names_for(nodes: Iterable[Hashable], chosen: dict[Hashable, str]) -> dict[Ha
     names: dict[Hashable, str] = {}
     taken = {chosen[node] for node in nodes if node in chosen}
     counts: dict[str, int] = {}
-    for node in sorted(nodes, key=lambda node: isinstance(node, AccumulateGrad)):  # these are named after the others
+    for node in sorted(nodes, key=lambda node: isinstance(node, AccumulateGrad)):  # named last
         name = chosen.get(node)
         if name is None:
             base = f"AccumulateGrad({of(node, names)})" if isinstance(node, AccumulateGrad) else label_of(node)
