@@ -1,4 +1,4 @@
-"""Accumulate: how two gradients of one value are added. Arrays add; text and your own types register a function."""
+"""Accumulate: add two gradients of one value. Arrays are added; text and your own types register a function."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 @singledispatch
 def accumulate(total: Any, new: Any) -> Any:
-    """Two contributions to one gradient as one, in the order in which their readers ran: `total + new` for arrays.
+    """Combine two contributions to one gradient, in the order in which their readers ran: `total + new` for arrays.
 
-    Register what it means for a type of your own; values of that type may then flow through graphs:
+    Register a function for a type of your own; values of that type may then flow through graphs:
 
         @accumulate.register
         def _(total: Counter, new: Counter): return total + new
@@ -38,16 +38,16 @@ def accumulateText(total: str, new: Any) -> Any:
 
 @accumulate.register
 def accumulateList(total: list, new: Any) -> list:
-    """Element by element: the gradient of a list has as many elements, or is one text that is said of each.
+    """Add lists element by element; a text as gradient applies to every element.
 
-    Raises    ValueError if one list has more
+    Raises    ValueError if the lengths differ
     """
     return [accumulate(a, b) for a, b in zip(total, [new] * len(total) if isinstance(new, str) else new, strict=True)]
 
 
 @singledispatch
 def zeroLike(value: object) -> Any:
-    """The gradient that says nothing, in the form of a value: zeros, or an empty text."""
+    """Return the zero gradient of a value: zeros, or an empty text."""
     return np.zeros_like(value)
 
 
@@ -87,7 +87,7 @@ PLAIN = accumulate.dispatch(object)
 
 
 def combine(grads: Sequence[Any], add: Callable[[Any, Any], Any] | None = None) -> Any:
-    """All contributions to one gradient as one, in order. None of them is written to; a lone one is handed on."""
+    """Combine all contributions to one gradient, in order. None of them is modified; a single one is returned."""
     total = grads[0]
     if len(grads) > 1:
         plus = add or accumulate.dispatch(type(total))
@@ -120,7 +120,7 @@ OPERATORS = ("__array_ufunc__", "__array_function__", "__add__", "__mul__")
 
 
 def operatorsHint(value: object) -> str:
-    """A masked or sparse array, a matrix or another one with operators of its own, in words; "" for anything else."""
+    """Describe a masked or sparse array, a matrix or another array with its own operators; "" for anything else."""
     kind = type(value)
     if kind is np.ndarray:
         return ""
@@ -135,7 +135,7 @@ def operatorsHint(value: object) -> str:
 
 
 def needPlain(value: object, where: str) -> None:
-    """Refuse an array whose operators are not those that rules are written with.
+    """Refuse an array with its own operators, such as a masked array or a matrix, which rules cannot use.
 
     Raises    DataError
     """
@@ -145,18 +145,18 @@ def needPlain(value: object, where: str) -> None:
 
 
 def differentiable(value: object) -> bool:
-    """True if a value can have a gradient: floating point, or no number at all."""
+    """True if a value can have a gradient: floating point, or anything that is not a number."""
     kind = getattr(value, "dtype", None)
     return isFloating(kind) if kind is not None else not isinstance(value, (bool, int, complex, type(None)))
 
 
 def shapeOf(value: Any) -> tuple[int, ...]:
-    """The shape of an array; () for any other value, which is one thing."""
+    """Return the shape of an array; () for any other value."""
     return tuple(value.shape) if hasattr(value, "dtype") else ()
 
 
 def inShape(tangent: AnyArray, value: AnyArray) -> AnyArray:
-    """A tangent in the shape and dtype of what it belongs to."""
+    """Return a tangent in the shape and dtype of its value."""
     if tangent.shape != value.shape:
         tangent = np.broadcast_to(tangent, value.shape)
     return tangent.astype(value.dtype, copy=False)

@@ -1,4 +1,4 @@
-"""Applied: one call of a rule, kept for its gradient, and the checks that nothing it read was changed since."""
+"""Applied: one call of a rule, kept for its gradient, and the checks that its arguments are unchanged since."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class Applied(NamedTuple):
 
 
 def checkMode(module: Module, train: bool, name: str) -> None:
-    """The gradient of a call is that of the mode in which the module was then.
+    """Check that a module is still in the mode of the forward pass.
 
-    Raises    PuregraphError if it is in the other one by now
+    Raises    PuregraphError if the mode has changed
     """
     if module.isTraining is not train:
         before, now = ("trainMode", "evalMode") if train else ("evalMode", "trainMode")
@@ -61,7 +61,7 @@ def isModified(value: Any, before: Any) -> bool:
 
 
 def modified(name: str, label: str, what: str) -> PuregraphError:
-    """The error for a value that is not what it was."""
+    """Return the error for a value that was modified since the forward pass."""
     return PuregraphError(
         f"at '{name}'{label}, backward: {what} was modified in place since the forward pass, and the gradient rule "
         "reads it; go backward before it is changed, change a copy, or run the forward pass again"

@@ -1,6 +1,6 @@
-"""Arguments: what a constructor or a function takes, checked before it runs.
+"""Arguments: the requirements on arguments of constructors and functions, checked before these run.
 
-Constructors of modules say it by annotations, everything else by a decorator:
+Constructors of modules declare them by annotations, everything else by a decorator:
 
     def __init__(self, p: Probability = 0.5, useBias: Flag = True, mode: choice("nearest", "linear") = "nearest"):
 
@@ -28,7 +28,7 @@ from puregraph.core.errors import ArgumentError, Fault, PuregraphError, ShapeErr
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-LARGEST = 1 << 31  # what sizes of windows are below: their products are 64 bits
+LARGEST = 1 << 31  # exclusive bound of window sizes, so that products fit in 64 bits
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -247,6 +247,6 @@ def tooMany(owner: str, function: Any, names: tuple[str, ...], arguments: tuple[
 
 
 def checked(construct: Any) -> Any:
-    """A constructor whose annotated arguments are looked at first; itself, where none is annotated with an Argument."""
+    """Wrap a constructor to check the arguments annotated with an Argument; without any, return it unchanged."""
     kinds = {name: kind for name, kind in construct.__annotations__.items() if isinstance(kind, Argument)}
     return takes(**kinds)(construct) if kinds else construct

@@ -1,4 +1,4 @@
-"""Component: all nodes that are linked to each other, as flat tables."""
+"""Component: all connected nodes as flat tables."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from puregraph.core.traversal import Link
 
 
 class Component:
-    """All nodes that hang together, as flat tables: how nodes are copied and pickled at any depth."""
+    """A connected component of nodes as flat tables, to copy and pickle nodes at any depth."""
 
     def __init__(self, nodes: list[Any]):
         self.nodes = nodes

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from puregraph.core.protocols import AnyArray
 
-Array: TypeAlias = "np.ndarray | cupy.ndarray"  # of either device
+Array: TypeAlias = "np.ndarray | cupy.ndarray"  # on either device
 
 VARIABLE = "PUREGRAPH_DEVICE"
 CHOICES = ("auto", "cpu", "cuda")
@@ -30,7 +30,7 @@ EXTRAS = "the extras puregraph[cuda12] and puregraph[cuda13] bring it"
 
 
 class Choice(NamedTuple):
-    """A device, the module that makes its arrays, and why it was taken."""
+    """A device, the module that makes its arrays, and the reason why it was chosen."""
 
     name: str
     arrays: Any
@@ -46,7 +46,7 @@ class DeviceChooser:
         self.probed: tuple[Any, str] | None = None
 
     def current(self) -> Choice:
-        """The device in use; at first need the one that the environment asks for."""
+        """Return the device in use, initially the one that the environment asks for."""
         if self.chosen is None:
             with self.mutex.lock:
                 if self.chosen is None:
@@ -55,7 +55,10 @@ class DeviceChooser:
         return self.chosen
 
     def choose(self, wanted: str, asker: str) -> Choice:
-        """The device that `wanted` means on this machine, or a DeviceError with the reason."""
+        """Return the device for "auto", "cpu" or "cuda" on this machine.
+
+        Raises    DeviceError with the choices, or the reason why no GPU can be used
+        """
         if wanted not in CHOICES:
             raise DeviceError(f"{asker}: wanted one of {', '.join(CHOICES)}, got {wanted!r}")
         if wanted == "cpu":
@@ -75,11 +78,11 @@ chooser = DeviceChooser()
 
 
 def probe() -> tuple[ModuleType | None, str]:
-    """CuPy where a kernel really ran on a GPU, else None; and why."""
+    """Return CuPy if a test kernel ran on a GPU, otherwise None; and the reason."""
     if sys.modules.get("cupy") is None and importlib.util.find_spec("cupy") is None:
         return None, f"CuPy is not installed ({EXTRAS})"
     try:
-        import cupy  # optional, and only wanted where a GPU may be
+        import cupy  # an optional dependency
     except Exception as error:  # a broken installation raises more than ImportError
         return None, f"CuPy cannot be imported: {brief(error)}"
     try:
@@ -96,9 +99,9 @@ def probe() -> tuple[ModuleType | None, str]:
 
 
 def without(cupy: ModuleType) -> str:
-    """Why CuPy finds no GPU that it can use."""
+    """Return the reason why CuPy finds no usable GPU."""
     mine, driver = f"CuPy {cupy.__version__}", 0
-    with suppress(Exception):  # a driver that is broken
+    with suppress(Exception):  # the driver may be broken
         driver, wanted = cupy.cuda.runtime.driverGetVersion(), cupy.cuda.runtime.runtimeGetVersion()
     if not driver:
         return f"{mine} is installed, but finds no NVIDIA driver"
@@ -112,7 +115,7 @@ def without(cupy: ModuleType) -> str:
 
 
 def release(version: int) -> str:
-    """13020 as 13.2."""
+    """Format a CUDA version: 13020 as 13.2."""
     return f"{version // 1000}.{version % 1000 // 10}"
 
 
@@ -168,7 +171,7 @@ def toHost(array: Any) -> np.ndarray:
 
 
 def synchronize() -> None:
-    """Wait until the device has done all that it was given; on the CPU nothing is ever pending."""
+    """Wait until the device has finished all work; no effect on the CPU."""
     current = chooser.current()
     if current.arrays is not np:
         current.arrays.cuda.Device().synchronize()

@@ -22,10 +22,10 @@ from puregraph.core.errors import Fault, ShapeError, need
 Size = Any  # an int or a Dim
 Terms = dict[tuple, int]  # {factors: coefficient}, each factor the name of a symbol, a Floor or a Minimum
 
-TERMS = 200  # of one size; those of real networks have a handful
-BITS = 4096  # of one coefficient
+TERMS = 200  # most terms of a size; real networks have a handful
+BITS = 4096  # most bits of a coefficient
 DEGREE = 64
-LENGTH = 10_000  # characters of one size that is read
+LENGTH = 10_000  # most characters of a size
 
 SIZE = 'a size of at least 0, or a symbol such as "N" or "2*N + 1"'
 
@@ -77,7 +77,7 @@ def leading(size: Size) -> tuple[tuple, int]:
 
 
 def group(size: Size) -> str:
-    """A factor in brackets where it needs them."""
+    """Write a factor, in brackets if it needs them."""
     text = str(size)
     return text if text.isidentifier() or text.isdigit() or isinstance(size, Minimum) else f"({text})"
 
@@ -93,7 +93,7 @@ def write(terms: Terms) -> str:
 
 
 def build(terms: Terms) -> Size:
-    """An int where nothing but a constant is left, else a Dim."""
+    """Make a size from terms: an int if only a constant is left, otherwise a Dim."""
     terms = {factors: count for factors, count in terms.items() if count}
     if not any(terms):
         return terms.get((), 0)
@@ -136,7 +136,7 @@ def without(factors: tuple, divisor: tuple) -> tuple | None:
 
 
 def divide(over: Size, under: Size) -> Size:
-    """`over // under`: what divides leaves the fraction, and a constant that stays is in (-under, 0]."""
+    """Return `over // under`: divisible terms leave the fraction, whose constant is then in (-under, 0]."""
     whole = not isinstance(under, Dim)
     if whole and under == 0:
         raise ZeroDivisionError(f"{over} // 0")
@@ -179,7 +179,7 @@ def longDivision(over: Size, under: Size) -> tuple[Size, Size]:
 
 
 def minimum(a: Size, b: Size) -> Size:
-    """The smaller one of two sizes, whatever the symbols are."""
+    """Return the smaller of two sizes, or a Minimum if it depends on the symbols."""
     if most(a - b) <= 0:
         return a
     if most(b - a) <= 0:

@@ -16,7 +16,7 @@ from puregraph.core.errors import UnknownAttributeError
 
 
 def same(names: str, meaning: Any) -> dict[str, Any]:
-    """A table with one meaning for several names."""
+    """Return a table that gives several names the same meaning."""
     return dict.fromkeys(names.split(), meaning)
 
 
@@ -379,9 +379,9 @@ def hintFor(name: str) -> str:
 
 
 class ForeignAttribute:
-    """An attribute that there is not: reading it raises an error that says what it is called here.
+    """An attribute of another framework: reading it raises an error with the name that it has here.
 
-    A `__getattr__` would do the same, but costs time at every attribute that there is.
+    A `__getattr__` would do the same, but would slow down every existing attribute.
     """
 
     def __init__(self, name: str, hint: str):
@@ -390,7 +390,7 @@ class ForeignAttribute:
     def __get__(self, thing: object, owner: type) -> Any:
         for cls in owner.__mro__:
             attribute = vars(cls).get(self.name, self)
-            if not isinstance(attribute, ForeignAttribute):  # from another base class
+            if not isinstance(attribute, ForeignAttribute):  # a real attribute of another base class
                 return attribute.__get__(thing, owner) if hasattr(attribute, "__get__") else attribute
         kind = f"{owner.__name__!r} object" if thing is not None else f"type object {owner.__name__!r}"
         raise UnknownAttributeError(f"{kind} has no attribute {self.name!r}; {self.hint}")
@@ -412,7 +412,7 @@ class ForeignAttributes:
 
 
 class ForeignFinder(MetaPathFinder):
-    """Refuses to import a foreign name from the package, with the one that it has here."""
+    """Refuses to import another framework's name from the package, and suggests the name here."""
 
     def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> None:
         package, _, name = fullname.rpartition(".")

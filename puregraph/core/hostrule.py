@@ -36,7 +36,7 @@ def onlyHost(x: Any) -> Any:
 
 
 def mapped(move: Callable[[Any], Any], value: Any) -> Any:
-    """Arrays, alone or in a list or tuple, moved; None and a gradient that is left out stay."""
+    """Apply `move` to an array, or to each array in a list or tuple; None stays None."""
     if type(value) in (list, tuple):
         return type(value)(mapped(move, x) for x in value)
     return value if value is None else move(value)

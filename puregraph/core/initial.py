@@ -1,4 +1,4 @@
-"""Starting values of parameters, each with its source, and the seed that makes them repeat."""
+"""Starting values of parameters, each with its source, and the seed that makes them reproducible."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ SEED = SeedCounter()
 
 @takes(number=optional(Natural))
 def seed(number: int | None) -> None:
-    """Make every later construction repeat: the k-th parameter made after `seed(n)` starts the same each time."""
+    """Make later constructions reproducible: the k-th parameter made after `seed(n)` always has the same values."""
     SEED.reset(number)
 
 
@@ -115,7 +115,7 @@ class OrthogonalStart:
 
 
 def start(value: Any) -> Start:
-    """Anything that says how to start as a function of (generator, shape): a name, a number or such a function."""
+    """Convert a name, a number or a function to a function (generator, shape) -> starting values."""
     if callable(value) and not isinstance(value, type):
         return value
     if isinstance(value, str) and value == "zeros":

@@ -1,7 +1,7 @@
-"""Late: a method whose code stands above its class in the order of imports, found at its first use.
+"""Late: an attribute that is imported on first use, because its file imports that of the class.
 
-What a class offers is so declared in the class itself, and no file above it changes it. The names of the files that
-are meant stand here as texts and nowhere else; a test tries each of them.
+So a class declares all of its interface itself, and no later file patches it. Only these declarations name such files
+as texts; a test imports each of them.
 """
 
 from __future__ import annotations

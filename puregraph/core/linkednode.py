@@ -16,7 +16,7 @@ from puregraph.core.traversal import Link, children, parents, postorder
 from puregraph.core.versioning import COUNTER
 
 OPERATORS = "puregraph.modules.operators"
-Edge = tuple[Any, int]  # a producer and one of its outputs
+Edge = tuple[Any, int]  # a producer, and the index of its output
 Slots: TypeAlias = "int | str | Sequence[int | str]"  # outputs by index or name
 Parents: TypeAlias = (
     "LinkedNode | tuple[LinkedNode, Slots] | Sequence[LinkedNode | tuple[LinkedNode, Slots] | None] | None"
@@ -57,7 +57,7 @@ class LinkedNode(ForeignAttributes):
         self.bwds: list[Link] = []
         self.component: Any = None
         self.fwdVisited = self.bwdVisited = False
-        self.noticed = False  # whether a graph uses this node, or has said that it leaves it out
+        self.noticed = False  # True if a graph uses this node, or has warned that it is left out
         if parents is not None:
             self.addBackwards(parents)
         for argument, parent in keywords.items() if keywords else ():

@@ -1,4 +1,4 @@
-"""Machine memory: what an array that is larger than all of it was to be, said once it could not be made."""
+"""Machine memory: report an array that is larger than the machine's memory, after its allocation has failed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from puregraph.graph.module import Module
 
-MOST = 1 << 47  # bytes that a process can address, where the system does not say how many there are
+MOST = 1 << 47  # bytes of address space, if the system does not report its memory
 
 
 @cache
@@ -57,7 +57,7 @@ def needOutputs(module: Module, shapes: Sequence[object], dtypes: Sequence[objec
     outs = module.dataShapeFrom(*shapes)
     try:
         types = module.dataTypeFrom(*dtypes)
-    except Exception:  # refused elsewhere, in words of its own
+    except Exception:  # reported elsewhere
         return
     rows = zip(outs, types) if isinstance(outs, list) else [(outs, types)]
     for shape, dtype in rows:

@@ -13,7 +13,7 @@ from types import ModuleType
 
 from puregraph.core.foreign import ForeignFinder, hintFor
 
-KEPT = {  # short names of what users import
+KEPT = {  # short names of public modules
     "check": "testing.check",
     "checkpoint": "serialize.checkpoint",
     "costs": "modules.costs",
@@ -76,7 +76,7 @@ LATE = ("models", "onnx")  # public packages that importing puregraph does not n
 
 
 class MovedFinder(MetaPathFinder, Loader):
-    """Gives the module of a new name for an old one, with a DeprecationWarning that says so.
+    """Imports the module of the new name for an old one, with a DeprecationWarning.
 
     It precedes all other finders, which would load a module of a renamed package a second time.
     """
@@ -85,7 +85,7 @@ class MovedFinder(MetaPathFinder, Loader):
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         new = newName(fullname)
-        if new == fullname or new.endswith(".__main__"):  # which `python -m` finds in the package itself
+        if new == fullname or new.endswith(".__main__"):  # `python -m` imports it from the package itself
             return None
         spec = find_spec(new)
         isPackage = spec is not None and spec.submodule_search_locations is not None
@@ -120,7 +120,7 @@ def attribute(name: str) -> ModuleType:
 
 
 def install() -> None:
-    """Have old names found, and foreign ones refused with what they are here."""
+    """Install the finders of old names, and of other frameworks' names."""
     if not any(type(finder) is MovedFinder for finder in sys.meta_path):
         sys.meta_path.insert(0, MovedFinder())
         sys.meta_path.append(ForeignFinder())

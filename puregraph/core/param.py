@@ -1,4 +1,4 @@
-"""Param and State: a named array, and the declaration it is until its data is first wanted."""
+"""Param and State: named arrays, which are only declared until their data is first read."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def wholes(shape: Shape, kind: str) -> tuple[int, ...]:
-    """The sizes of an array that can be made: whole numbers of at least 0."""
+    """Return a shape as a tuple of ints, after checking that all are at least 0."""
     good = isinstance(shape, (tuple, list)) and all(
         (type(n) is int or isinstance(n, Integral) and not isinstance(n, bool)) and int(n) >= 0 for n in shape
     )
@@ -41,7 +41,7 @@ def wholes(shape: Shape, kind: str) -> tuple[int, ...]:
 
 
 def dtypeFrom(dtype: DTypeLike, kind: str) -> np.dtype:
-    """A dtype of numbers, in the byte order of the machine.
+    """Return a dtype of numbers, in the byte order of the machine.
 
     Raises    DtypeError for anything else; None is no dtype, though numpy takes it for float64
     """
@@ -51,9 +51,9 @@ def dtypeFrom(dtype: DTypeLike, kind: str) -> np.dtype:
     return nativeType(dtype)
 
 
-# what an array of a parameter was when a pass read it: its version, and its fingerprint if others could write
+# a parameter's array when a pass read it: the array, its version, and its fingerprint if it was lent
 Mark = tuple[Any, int, int | None]
-KEPT = 4  # versions whose fingerprint is known after the array was handed out
+KEPT = 4  # versions whose fingerprints are kept after the array was lent
 
 
 class Stored(Settable, Kept):
@@ -83,17 +83,17 @@ class Stored(Settable, Kept):
     key: tuple[int, int]
     version: int
     leases: list[Lease]
-    marked: int  # the version that a pass has read last
-    lent: dict[int, int | None]  # fingerprints when handed out, of versions that a pass had read
+    marked: int  # the version that the last pass read
+    lent: dict[int, int | None]  # by version that a pass had read, the fingerprint when the array was lent
 
     def __init__(self, shape: tuple[int, ...], initial: Any = "zeros", dtype: DTypeLike = np.float32):
-        attributes = vars(self)  # of a new object, which needs no search for misspelt names and has no version yet
+        attributes = vars(self)  # bypasses __setattr__, as the object is new
         attributes.update(shape=wholes(shape, self.kind), dtype=dtypeFrom(dtype, self.kind), initial=start(initial))
         attributes.update(key=SEED.next(), array=None, version=0, leases=[], marked=-1, lent={})
 
     def mark(self) -> Mark:
-        """The state of the array that a pass reads now, by which `isAsMarked` finds a later modification in place."""
-        attributes = vars(self)  # in every pass, so past what looks for misspelt names
+        """Return the current state of the array, from which `isAsMarked` detects a later modification in place."""
+        attributes = vars(self)  # bypasses __setattr__, for speed
         attributes["marked"] = version = self.version
         return self.array, version, fingerprint(self.array) if self.leases else None
 
@@ -106,7 +106,7 @@ class Stored(Settable, Kept):
         return known is not None and known == fingerprint(array)
 
     def materialize(self) -> Any:
-        """The array itself, for those who do not keep it, on the device in use when it was made."""
+        """Return the array itself, for callers that do not keep it; it is on the device in use when it was made."""
         if self.array is None:
             try:
                 self.array = device.toDevice(ownCopy(self.startingValues(), self.dtype))
@@ -117,7 +117,7 @@ class Stored(Settable, Kept):
         return self.array
 
     def values(self) -> Array:
-        """The array; of one that is kept elsewhere, and has not been read, a copy that is not kept here."""
+        """Return the array; for sharded weights that are not gathered, a copy that is not stored here."""
         if self.array is None and getattr(self.initial, "isKeptElsewhere", False):
             return ownCopy(self.startingValues(), self.dtype)
         return self.materialize()
@@ -137,8 +137,8 @@ class Stored(Settable, Kept):
         return values
 
     def bumpVersion(self) -> None:
-        """Note that the array holds other numbers, or is another one."""
-        vars(self)["version"] = next(ARRAYVERSIONS)  # in every step, so past what looks for misspelt names
+        """Set a new version, because the array has changed or was replaced."""
+        vars(self)["version"] = next(ARRAYVERSIONS)  # bypasses __setattr__, for speed
 
     @property
     def hasLease(self) -> bool:
@@ -203,7 +203,7 @@ class Stored(Settable, Kept):
             raise ShapeError(Fault(f"{self.kind} data of shape {show(self.shape)}", show(tuple(array.shape))))
 
     def adopt(self, array: Array) -> None:
-        """Take an array as it is, if it can serve: from those who made it, and do not keep it."""
+        """Take over an array that no caller keeps, without a copy if it is row-major, writeable and of this dtype."""
         noteDtype(self.dtype)
         self.array = fitting(array, self.dtype)
         self.bumpVersion()
@@ -222,7 +222,7 @@ class Stored(Settable, Kept):
         return self.size * self.dtype.itemsize
 
     def calcMode(self, dtype: DTypeLike) -> None:
-        """Keep the values, in another dtype."""
+        """Convert the values to another dtype."""
         self.dtype = dtypeFrom(dtype, self.kind)
         COUNTER.version = object()
         if self.array is not None and self.array.dtype != self.dtype:
@@ -235,7 +235,7 @@ class Stored(Settable, Kept):
         return state
 
     def __setstate__(self, state: dict) -> None:
-        """Copies, and what comes from a pickle, have memory of their own as well."""
+        """Restore a copied or unpickled object with its own memory."""
         vars(self).update(state, leases=[], version=0, marked=-1, lent={})
         if self.array is not None:
             self.adopt(ownCopy(self.array, self.dtype))
@@ -245,9 +245,9 @@ class Stored(Settable, Kept):
 
 
 class DerivedKind(Kept):
-    """Marks what replaces a parameter and is computed, see `graph.derived`.
+    """The base of computed values that replace a parameter, see `graph.derived`.
 
-    `changes` counts how often one was put to a module or taken from it, after which graphs unfold otherwise.
+    `changes` counts how often one was set on a module or removed, because that changes how graphs are flattened.
     """
 
     changes = 0
@@ -264,7 +264,7 @@ class DerivedKind(Kept):
 
 
 def scaled(array: Any, factor: float) -> Any:
-    """An array times a factor, in its own dtype, which bfloat16 would not keep."""
+    """Return an array times a factor, in the array's dtype, which numpy would not keep for bfloat16."""
     return (array * factor).astype(array.dtype, copy=False)
 
 
@@ -278,7 +278,7 @@ def successorText(owner: object, name: str, kind: str, value: object) -> str:
 
 
 class GradOfPass:
-    """The gradient of a parameter; setting it sets `gradVersion`, so that an optimizer knows it from an old one.
+    """The gradient of a parameter; setting it sets `gradVersion`, by which an optimizer detects a new gradient.
 
     It is read from where all attributes are, at no further cost, for there is no `__get__`.
     """
@@ -327,7 +327,7 @@ class Param(Stored):
     grad: Any = GradOfPass()
     gradVersion = 0
     applied = -1  # the version of the gradient that an optimizer applied last
-    lost = 0  # how many gradients were overwritten that no optimizer had applied
+    lost = 0  # the number of gradients that were overwritten before an optimizer applied them
 
     def __init__(self, shape: tuple[int, ...], initial: Any = "zeros", dtype: DTypeLike = np.float32):
         super().__init__(shape, initial, dtype)
@@ -349,11 +349,11 @@ class Param(Stored):
             self.grad = None
 
     def store(self, new: Array | None, scale: float = 1.0, momentum: float = 0.0, alias: bool = False) -> None:
-        """grad = scale * new + momentum * grad, in an array of its own: copied where `new` may be somebody else's.
+        """Set grad = scale * new + momentum * grad, in its own array: `new` is copied with `alias`, or if it is a view.
 
-        Without a `new` one, of a pass that does not reach this parameter, nothing is left but what momentum keeps.
+        A `new` of None, from a pass that does not reach this parameter, counts as zero.
         """
-        attributes = vars(self)  # in every pass, so past what looks for misspelt names
+        attributes = vars(self)  # bypasses __setattr__, for speed
         isFresh = attributes["gradVersion"] > LastUpdate.version if "gradVersion" in attributes else False
         if momentum == 0.0 and attributes["grad"] is not None and isFresh and attributes["gradVersion"] != self.applied:
             attributes["lost"] = self.lost + 1
@@ -390,7 +390,7 @@ class State(Stored):
 
 
 class FixedState(State):
-    """An array that no rule changes: what follows from its elements is known ahead of data.
+    """An array that no rule changes, so that values computed from it are known statically.
 
     Its `data` cannot be written to, so that there is another version after every change.
     """

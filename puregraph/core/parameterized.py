@@ -1,4 +1,4 @@
-"""Parameterized: what has parameters and states, and modes in which it uses them."""
+"""Parameterized: the base of objects with parameters, states and modes."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
 
     from puregraph.core.protocols import AnyArray
 
-PRECISIONS = ("float32", "tf32", "bfloat16", "float16")  # how a GPU may calculate with what is kept in float32
+PRECISIONS = ("float32", "tf32", "bfloat16", "float16")  # of computations on a GPU; parameters stay float32
 
 
 class StoredArrays(dict):
-    """A dict of Params or States by name or path. What is put into it would be lost, and so is refused.
+    """A read-only dict of Params or States by name or path, because an entry set here would have no effect.
 
     >>> from puregraph import Linear
     >>> Linear(2, 3).params
     {'W': Param((2, 3), float32), 'b': Param((3,), float32)}
 
-    Raises    PuregraphError where an entry is set
+    Raises    PuregraphError if an entry is set
     """
 
     def __setitem__(self, name: str, value: AnyArray) -> None:
@@ -39,7 +39,7 @@ class StoredArrays(dict):
         )
 
     def update(self, *entries: Any, **named: object) -> None:
-        """Refused, as setting one entry is."""
+        """Raise the same error as setting an entry."""
         for name, value in dict(*entries, **named).items():
             self[name] = value
 
@@ -47,7 +47,7 @@ class StoredArrays(dict):
         self.update(entries)
         return self
 
-    def __reduce__(self) -> tuple:  # a copy is a plain dict, in which everything can be set
+    def __reduce__(self) -> tuple:  # a copy is a plain dict, which is writeable
         return dict, (dict(self),)
 
 
@@ -58,7 +58,7 @@ class Parameterized(Versioned):
     isFrozen = False
     thawedMode = True  # the mode that a frozen module returns to when unfrozen
     precision = "float32"
-    namesFloats = False  # whether `dtype`, an argument, says what it gives
+    namesFloats = False  # True if the argument `dtype` is the dtype of the output
 
     @property
     def params(self) -> dict[str, Param]:
@@ -83,7 +83,7 @@ class Parameterized(Versioned):
         return [value for value in vars(self).values() if isinstance(value, DerivedKind)]
 
     def bake(self) -> Any:
-        """Replace each parameter that is computed by one that holds its array now. Returns the module."""
+        """Replace each computed parameter by a plain one with its current array. Returns the module."""
         for name, value in list(vars(self).items()):
             if isinstance(value, DerivedKind):
                 setattr(self, name, value.baked())
@@ -101,9 +101,9 @@ class Parameterized(Versioned):
                 param.trainable = value
 
     def freeze(self) -> Self:
-        """Leave everything in it as it is from now on, also while the rest is trained: parameters, running statistics
-        and, as in evalMode, dropout. `unfreeze()` trains it again. Neither is part of `net.save`;
-        `Trainer.resume` brings back what was frozen in the run.
+        """Keep it unchanged from now on, also while other modules are trained: no parameter or running statistic is
+        updated, and dropout is off, as in evalMode. `unfreeze()` trains it again. `net.save` does not store this;
+        `Trainer.resume` restores the frozen modules of the run.
         """
         if not self.isFrozen:
             self.thawedMode = self.isTraining
@@ -175,9 +175,9 @@ class Parameterized(Versioned):
         return self
 
     def followFloats(self, usual: np.dtype, dtype: np.dtype) -> None:
-        """Give another dtype, if it names that which is `usual` in its graph, or both are wider than the one it names.
+        """Change the argument `dtype` if it is `usual` in the graph, or if it is not wider and the new dtype is wider.
 
-        Floats wider than usual were asked for, and stay.
+        A float wider than usual was requested on purpose, and stays.
         """
         own: Any = vars(self).get("dtype")
         if not self.namesFloats or own is None or not isFloating(own) or own == dtype:

@@ -1,4 +1,4 @@
-"""Protocols: what is passed around, as a type checker sees it; imported under TYPE_CHECKING alone."""
+"""Protocols: types of arrays and array-like values for type checkers; imported only under TYPE_CHECKING."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ Axes: TypeAlias = "int | Sequence[int] | None"  # one axis, several, or all
 
 
 class AnyArray(Protocol):
-    """An array of either device, or what stands for one: a Tracer, a Variable.
+    """An array on either device, or a stand-in for one: a Tracer, a Variable.
 
-    It has what all of these have; an array in memory (`device.Array`) has strides and can be written to.
+    It has the common attributes of these; an array in memory (`device.Array`) also has strides and is writeable.
     """
 
     @property

@@ -54,7 +54,7 @@ class Registered(NamedTuple):
     asked: bool = False
 
 
-REGISTRY: dict[tuple[type | str, str], Registered] = {}  # by a type, its name or operator, and the rule's
+REGISTRY: dict[tuple[type | str, str], Registered] = {}  # by (type, or its name or operator; name of the rule)
 
 
 @takes(name=optional(Text), applies=AnyFunction)
@@ -100,8 +100,8 @@ def rulesFor(nodes: Iterable[Node]) -> tuple:
 
 
 def readBy(module: Any, rule: str | None) -> tuple[str, ...] | None:
-    """The names of the arguments and outputs that the gradient rule of a node reads; None: all of them, for all one
-    knows without making it."""
+    """Return the names of the arguments and outputs that a node's gradient rule reads; None if that is unknown until
+    the rule is made, so that it may read all."""
     return None if rule is not None or candidates(module) else module.reads
 
 

@@ -20,19 +20,19 @@ if TYPE_CHECKING:
     from puregraph.graph.module import Module
 
 Shape: TypeAlias = "tuple[Size, ...]"
-AXES = 64  # of an array of numpy's
-SYMBOL = re.compile(r"[^\W\d]\w*\b(?!\()")  # a name that is no function
-KNOWN = 1 << 16  # elements of a value that is known ahead of data
-MOST = 1024  # elements of one with symbols
-LONGEST = 1 << 15  # characters of its elements
+AXES = 64  # most axes of a numpy array
+SYMBOL = re.compile(r"[^\W\d]\w*\b(?!\()")  # a name that is not a function call
+KNOWN = 1 << 16  # most elements of a static value
+MOST = 1024  # most elements of a static value with symbols
+LONGEST = 1 << 15  # most characters of its elements
 
 SHAPE = 'a shape, a tuple of sizes or symbols such as (32, 256) or ("N", 256)'
 
 
 class ValuedShape(tuple):
-    """The shape of an input whose elements are known ahead of data: `value` is an array of them.
+    """The shape of an input whose elements are known statically: `value` is an array of them.
 
-    It is of the input's own dtype where all are numbers, else of objects, ints and Dims.
+    It has the input's own dtype if all are numbers, otherwise it is an object array of ints and Dims.
     """
 
     value: Any
@@ -69,10 +69,10 @@ def sizesOf(value: AnyArray) -> list[Size]:
 
 
 def givenSizes(shape: Shape, name: str) -> list[Size] | None:
-    """The sizes that an input of this shape holds, one along its only axis for each axis of the output; None if they
-    are not known ahead of data.
+    """Return the elements of a one-dimensional input as the sizes of the output's axes; None if they are not known
+    statically.
 
-    Raises: ShapeError where it has another rank, or their number is not known either.
+    Raises: ShapeError if the input has another rank, or if its length is symbolic.
     """
     need(shape is not None, f"an input {name}, or the same as an argument", "neither")
     need(len(shape) == 1 and not isinstance(shape[0], Dim), f"{name} of shape (rank,)", shape)
@@ -113,7 +113,7 @@ def isLong(value: Any) -> bool:
 
 
 class FreshSymbols:
-    """Symbols for the sizes that depend on the data, named after the node that gives them: `nonzero_1` is axis 1."""
+    """Symbols for data-dependent sizes, named after the node and the axis: `nonzero_1`."""
 
     def __init__(self, shapes: Iterable):
         self.taken = {name for shape in shapes if shape is not None for name in symbols(shape)}
@@ -135,7 +135,7 @@ class FreshSymbols:
         ]
 
     def new(self, text: str) -> Size:
-        """A symbol that nothing else is called."""
+        """Return a new symbol with a unique name."""
         name = re.sub(r"\W+|_+", "_", text)
         name = name if name[0].isalpha() else f"n{name}"
         while name in self.taken:
@@ -157,9 +157,9 @@ def asSize(size: Any) -> Size:
 
 
 def asShape(shape: Any) -> Shape:
-    """The shape that a user wrote, as a tuple of ints and Dims.
+    """Convert a user's shape to a tuple of ints and Dims.
 
-    Raises: ShapeError where it is no tuple or list, or one of its sizes is none.
+    Raises: ShapeError if it is not a tuple or list, or if a size is invalid.
     """
     hint = f"write ({shape!r},) for one dimension" if isinstance(shape, (str, Integral)) else ""
     need(isinstance(shape, (tuple, list)), wanted=SHAPE, given=repr(shape), hint=hint)

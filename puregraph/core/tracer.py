@@ -1,4 +1,4 @@
-"""Tracer: stands for an array in a rule, to record or to repeat what the rule does with it."""
+"""Tracer: a stand-in for an array in a rule, to record or replay the calls that the rule makes."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ def astype(x: Any, dtype: Any, copy: bool = True) -> Any:
     return x.astype(dtype, copy=copy)
 
 
-HANDED: set[Any] = {astype, operator.getitem}  # functions that hand themselves over, beside numpy's and Kernels
+HANDED: set[Any] = {astype, operator.getitem}  # functions that call `handle` themselves, besides numpy's and Kernels
 
 
 def dataOf(value: AnyArray) -> AnyArray:
-    """An array as it is, also out of a Variable."""
+    """Return the array of a Variable; other values are returned unchanged."""
     return getattr(value, "data", value) if tracerOf((value,)) is not None else value
 
 
@@ -48,7 +48,7 @@ def method(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def reflected(function: Callable[..., Any]) -> Callable[..., Any]:
-    """An operator whose left side is no Tracer."""
+    """Return a reflected operator, whose left operand is not a Tracer."""
 
     def call(self: Tracer, other: object) -> AnyArray:
         return self.handle(function, (other, self), {})
@@ -57,33 +57,33 @@ def reflected(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def power(self: Any, other: object) -> AnyArray:
-    """`**` as arrays have it: they square booleans, which gives another dtype than a power of them."""
+    """`**` as for arrays: a boolean array ** 2 is np.square, which gives another dtype than np.power."""
     isSquare = type(other) is int and other == 2 and self.dtype == bool
     return self.handle(np.square, (self,), {}) if isSquare else self.handle(np.power, (self, other), {})
 
 
 class Tracer:
-    """A value that a rule takes for an array: has `shape` and `dtype`, and sees every call that is made on it.
+    """A value that a rule treats as an array: has `shape` and `dtype`, and intercepts every call on it.
 
-    numpy's functions, methods and operators, Formulas and Kernels that meet a Tracer among their arguments give the
-    whole call to `handle(function, arguments, options)`, where `function` is what would have been called: a ufunc, a
+    numpy's functions, methods and operators, Formulas and Kernels with a Tracer among their arguments pass the call to
+    `handle(function, arguments, options)`, where `function` is the function that was called: a ufunc, a
     function of numpy, `operator.getitem`, `astype`, an Interpreter, a Kernel or a Module. A rule that only uses those
     needs no change. There is no writing to a Tracer: `x += y` makes a new one.
     """
 
     __slots__ = ()
     __array_priority__ = 1000.0
-    takesComposites = False  # whether it is handed a composite kernel as one call
+    takesComposites = False  # True to receive a composite kernel as one call
     shape: tuple[int, ...]
     dtype: Any
 
     @property
     def carrier(self) -> Any:
-        """The array that holds what this stands for; None where there is none yet."""
+        """The array of this stand-in; None if it has none yet."""
         return None
 
     def tolist(self) -> list:
-        """The elements, where they are known."""
+        """Return the elements of `carrier` as nested lists."""
         return device.toHost(self.carrier).tolist()
 
     def handle(self, function: Callable[..., Any], arguments: tuple, options: dict[str, Any]) -> Any:

@@ -32,7 +32,7 @@ class Link:
 
 
 class WeakLink(Link):
-    """A link that does not keep its node alive: it leaves `links`, the list that it is in, when the node is freed."""
+    """A link that does not keep its node alive: it removes itself from `links` when the node is freed."""
 
     __slots__ = ("reference",)
 
@@ -50,7 +50,7 @@ class WeakLink(Link):
 
 
 def weakenReader(node: Any) -> None:
-    """Let the parents of a new node not keep it alive, so that the two are freed without the garbage collector."""
+    """Replace the parents' links to a new node by weak ones, so that it is freed without the garbage collector."""
     for parent in set(parents(node)):
         links = parent.fwds
         for i in range(max(len(links) - len(node.bwds), 0), len(links)):

@@ -1,7 +1,7 @@
 """Versioning: a counter that changes whenever an attribute that compiled steps depend on is set.
 
-A step is looked at before each run. To go through all that it was made from takes longer than a small step does, so
-whatever matters notes that it was changed, and as long as nothing did, nothing has to be looked at.
+A compiled step is validated before each run. Checking everything that it depends on would take longer than a small
+step. So every relevant object sets a new version when it changes, and an unchanged version needs no further check.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 
 class VersionCounter:
-    """`version` is another object after every change, wherever that was: who kept it can tell that nothing changed.
+    """A `version` that is a new object after every change anywhere; an unchanged version means no change.
 
-    Read the version first and what it is about then: a change in between is so seen the next time.
+    Read the version before the values that it covers: then a change in between is noticed the next time.
     """
 
     __slots__ = ("version",)
@@ -28,7 +28,7 @@ class VersionCounter:
 
 
 COUNTER = VersionCounter()
-ARRAYVERSIONS = count(1)  # of arrays; none is given twice, whichever thread asks for it
+ARRAYVERSIONS = count(1)  # unique version numbers of arrays, for all threads
 
 
 class LastUpdate:
@@ -39,10 +39,10 @@ class LastUpdate:
 
 
 class Kept:
-    """An attribute that says itself what may be set instead."""
+    """The base of attribute values that check the value that replaces them."""
 
     def checkSuccessor(self, owner: object, name: str, value: object) -> None:
-        """Check a value that is to replace this one."""
+        """Check a value that will replace this one."""
 
 
 class Versioned(Settable):

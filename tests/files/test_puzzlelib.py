@@ -409,7 +409,7 @@ def test_a_format_is_known_or_refused_and_ones_own_file_is_no_puzzlelib_file(pat
     net().save(path)
     with pytest.raises(CheckpointError, match="format: wanted 'puregraph' or 'puzzlelib', got 'hdf5'"):
         loadGraph(path, format="hdf5")
-    with pytest.raises(CheckpointError, match="it is no HDF5 of PuzzleLib, it is a checkpoint of puregraph"):
+    with pytest.raises(CheckpointError, match="it is not an HDF5 file of PuzzleLib, it is a checkpoint of puregraph"):
         loadGraph(path, format="puzzlelib")
 
 

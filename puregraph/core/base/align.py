@@ -1,4 +1,4 @@
-"""Align: arrays that begin at a cache line; vectors of others would be stored across two lines each."""
+"""Align: arrays that begin at a cache line, so that no vector store crosses two lines."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 LINE = 64  # bytes
-LARGE = 1 << 26  # bytes, which come from memory, slower than vectors are read
+LARGE = 1 << 26  # bytes; larger arrays are limited by memory bandwidth, whatever their alignment
 
 
 def aligned(array: Any) -> Any:
@@ -29,7 +29,7 @@ def fitting(array: Any, dtype: Any) -> Any:
     The view has a base, which distinguishes shared memory from a rule's new arrays, which mostly have none.
     """
     if not isinstance(array, np.ndarray):
-        isNumber = isinstance(array, np.generic)  # the result of arithmetic on an array without axes
+        isNumber = isinstance(array, np.generic)  # arithmetic on arrays without axes gives numpy scalars
         return ownCopy(array, dtype) if isNumber or array.dtype != dtype else array
     isFit = type(array) is np.ndarray and array.flags.carray and array.dtype == dtype
     return array.view() if isFit else ownCopy(array, dtype)
@@ -47,7 +47,7 @@ def ownCopy(array: Any, dtype: Any) -> Any:
 
 
 def empty(shape: tuple[int, ...], dtype: Any, strides: Any = None) -> Any:
-    """A new array that begins where a line of the cache does."""
+    """Return a new array that begins at a cache line."""
     size = math.prod(shape) * dtype.itemsize
     room = np.empty(size + LINE, np.uint8)
     return np.ndarray(shape, dtype, room, -room.ctypes.data % LINE, strides)

@@ -1,4 +1,4 @@
-"""Attributes: one that is set on an object from outside, has no effect, and is nearly the name of one that has."""
+"""Attributes: refuse to set a misspelt attribute from outside an object, which would have no effect."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from puregraph.core.base.introspection import callerOf
 from puregraph.core.errors import ArgumentError, UnknownAttributeError
 from puregraph.core.foreign import ForeignAttributes
 
-UNKNOWN = object()  # no attribute of a class
-NEAR = 0.85  # of 1: how like names are that are taken for misspelt
+UNKNOWN = object()  # the class has no such attribute
+NEAR = 0.85  # similarity, from 0 to 1, above which a name counts as misspelt
 
 
 class Settable(ForeignAttributes):
@@ -32,7 +32,7 @@ class Settable(ForeignAttributes):
                 checkAttribute(self, name, value)
             elif isinstance(known, property) and known.fset is None:
                 hint = self.elsewhere.get(name)
-                raise UnknownAttributeError(f"{type(self).__name__}: {name} is read alone{hint and f'; {hint}' or ''}")
+                raise UnknownAttributeError(f"{type(self).__name__}: {name} is read-only{hint and f'; {hint}' or ''}")
         super().__setattr__(name, value)
 
     def insteadOf(self, name: str, value: object) -> str:

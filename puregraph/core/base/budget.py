@@ -1,7 +1,7 @@
-"""Budget: what a file from somewhere may cost, so that a small one cannot ask for much.
+"""Budget: limits on the work that an untrusted file may cause, so that a small file cannot ask for much.
 
-Each count grows with the size of the file. Counting makes the answer the same on every machine; the time is the last
-resort, and is that of this thread alone.
+Each limit grows with the size of the file. Counts give the same answer on every machine. The time limit is a last
+resort, and counts this thread alone.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from puregraph.core.errors import CheckpointError
 
 MEGABYTE = 1 << 20
 
-# what is counted: how many any file may have, and how many more for each byte of it
+# by item, the count that any file may have, and the additional count per byte
 LIMITS = {
     "bytes of arrays": (32 * MEGABYTE, 16),
     "bytes of structure": (MEGABYTE, 32),
@@ -23,12 +23,12 @@ LIMITS = {
     "parameters and states": (4_000, 0.004),
     "inputs of nodes": (20_000, 0.3),
 }
-LEVELS = 200  # graphs in graphs in graphs
+LEVELS = 200  # nesting of graphs
 SECONDS = (1.5, 2e-5)
 
 
 class BudgetError(CheckpointError):
-    """A file asks for more than its size allows: nothing else of it is looked at."""
+    """A file asks for more than its size allows; reading it stops."""
 
 
 class Budget:

@@ -1,4 +1,4 @@
-"""Dtypes ahead of time: what dtype rules are written with."""
+"""Dtypes ahead of time: the functions that dtype rules use."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from puregraph.graph.module import Module
 
 BOOL = np.dtype(bool)
-INDEX = np.dtype(np.int64)  # of labels and token ids, unless they come in another
+INDEX = np.dtype(np.int64)  # the default dtype of labels and token ids
 
 
 def needType(condition: AnyArray | bool, wanted: Any, actual: object, hint: str = "") -> None:
@@ -47,7 +47,7 @@ def needFloats(named: Iterable[tuple[str, Any]], like: Any = None) -> None:
     `like` is the float that the data should be converted to; None stands for any.
     """
     for name, dtype in named:
-        if not isFloating(dtype):  # dtypes take long to write
+        if not isFloating(dtype):  # formatting a dtype is slow
             hint = f"convert the data with .astype('{like or 'float32'}')"
             needType(False, f"{'floats' if like is None else like} for {name}", dtype, hint)
 
@@ -94,7 +94,7 @@ def dtypeNamed(name: str) -> np.dtype:
             import ml_dtypes
         except ImportError:
             raise DtypeError(
-                "numpy has bfloat16 from ml_dtypes alone, which is not installed: pip install puregraph[bfloat16]"
+                "bfloat16 needs the package ml_dtypes, which is not installed: pip install puregraph[bfloat16]"
             ) from None
         return np.dtype(ml_dtypes.bfloat16)
     return np.dtype(name)

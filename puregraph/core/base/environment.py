@@ -1,4 +1,4 @@
-"""Environment: the variables PUREGRAPH_..., what each may be, and what it is."""
+"""Environment: the variables PUREGRAPH_..., with their allowed and their current values."""
 
 from __future__ import annotations
 

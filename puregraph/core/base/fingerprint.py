@@ -1,4 +1,4 @@
-"""Fingerprint: a checksum of an array, by which a write to it is noticed."""
+"""Fingerprint: a checksum of an array, to detect that it was modified."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-LANES = 509  # a prime: elements that are swapped are so between sums
-SHORT = 1 << 14  # bytes up to which a checksum is the quickest
+LANES = 509  # a prime, so that swapped elements are mostly in different sums
+SHORT = 1 << 14  # bytes up to which one checksum is fastest
 
 
 def fingerprint(x: Any) -> int | None:

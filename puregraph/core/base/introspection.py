@@ -1,12 +1,12 @@
-"""Introspection: the five things that have to be known and that no public interface of Python or numpy gives, and why.
+"""Introspection: five facts that no public interface of Python or numpy gives, and the reasons to need them.
 
-`namesIn`       which names a function's code reads and writes: a user's rule does not declare them, and only one whose
-                names are known can be compiled
-`isAlone`       whether memory may be written over: only the count of references knows that its user let go of it
-`errorSettings` numpy's settings as one object, so that whether they changed costs a comparison at each run;
+`namesIn`       the names that a function's code reads and writes: a user's rule does not declare them, and compiling
+                it requires to know them
+`isAlone`       True if memory may be reused: only the reference count shows that no user holds it any more
+`errorSettings` numpy's settings as one object, so that a change is detected by one comparison per run;
                 `numpy.geterr` makes a dictionary, which takes twenty times as long
-`numpyCore`     the library that loads numpy's BLAS: another copy of that BLAS in the process would be set in vain
-`callerOf`      who sets an attribute: a class cannot refuse a misspelt one otherwise without refusing its own
+`numpyCore`     the library that loads numpy's BLAS, whose thread count is set; the process may have other copies
+`callerOf`      the code that sets an attribute: misspelt names are refused from outside a class, not from inside
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 try:
     from numpy._core.umath import _extobj_contextvar as settings
-except ImportError:  # a numpy that keeps its settings elsewhere
+except ImportError:  # other versions of numpy
     settings: Any = None  # type: ignore[no-redef]
 try:
     from numpy._core import _multiarray_umath as core  # type: ignore[attr-defined]
-except ImportError:  # a numpy whose core is elsewhere
+except ImportError:  # other versions of numpy
     core: Any = None  # type: ignore[no-redef]
 
 WRITES = {"STORE_ATTR", "DELETE_ATTR", "STORE_GLOBAL", "DELETE_GLOBAL", "IMPORT_NAME", "STORE_DEREF"}
@@ -61,7 +61,7 @@ def isAlone(objects: list[AnyArray], i: int) -> bool:
 
 
 def references(objects: Sequence[object], i: int) -> int:
-    """The number of references to one of some objects."""
+    """Return the reference count of the i-th object."""
     return sys.getrefcount(objects[i])
 
 
@@ -71,13 +71,13 @@ def isCounted() -> bool:
     return hasattr(sys, "getrefcount") and bool(isLocked())
 
 
-ALONE = references([object()], 0) if isCounted() else 0  # as many, where nobody else has it
+ALONE = references([object()], 0) if isCounted() else 0  # the count without any other reference
 
 
-# the object that holds numpy's settings for errors of arithmetic, a new one after each change; None if unknown
+# return the object that holds numpy's error settings, a new one after each change; None if unknown
 errorSettings: Callable[[], Any] = (lambda: None) if settings is None else settings.get
 
 
 def callerOf(depth: int) -> FrameType:
-    """The frame that called the caller of this, `depth` calls up."""
+    """Return the frame `depth` calls above the caller of this function."""
     return sys._getframe(depth + 1)

@@ -1,4 +1,4 @@
-"""Keywords: an argument that a class cannot be made with, refused with the one that was probably meant."""
+"""Keywords: refuse an unknown constructor argument, and suggest the one that was probably meant."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def checkKeywords(cls: type, arguments: Any) -> None:
 
 @functools.cache
 def positions(cls: Any) -> tuple[str, ...] | None:
-    """The names of what a class can be made with by position; None for any number."""
+    """Return the names of a class's positional constructor arguments; None for any number."""
     parameters = list(inspect.signature(cls.__init__).parameters.values())[1:]
     if any(p.kind is p.VAR_POSITIONAL for p in parameters):
         return None
@@ -83,9 +83,9 @@ def isNumbered(known: tuple[str, ...], arguments: tuple) -> bool:
 
 
 def refuseKeyword(owner: str, name: str, known: Iterable[str], maker: type | None = None) -> None:
-    """Refuse an argument that there is not; `maker` is the class whose constructor may have it.
+    """Refuse an unknown argument; `maker` is a class whose constructor may have it.
 
-    Raises    ArgumentError with the name that was probably meant, and those that there are
+    Raises    ArgumentError with the name that was probably meant, and the valid names
     """
     hint = "valid"
     other = similar(name, known)
@@ -100,7 +100,7 @@ def refuseKeyword(owner: str, name: str, known: Iterable[str], maker: type | Non
 
 
 def similar(name: str, known: Iterable[str]) -> str:
-    """The argument that another name stands for; nothing where there is none."""
+    """Return the argument that a misspelt or foreign name stands for; empty if there is none."""
     words = (name, *KEYWORDS.get(name, ()))
     return next((word for word in words if word in known), "") or nearest(name, known)
 
@@ -122,14 +122,14 @@ class KeepsInitArgs(ChecksKeywords):
 
     def __new__(cls, *args: object, **kwargs: object) -> Self:
         self = super().__new__(cls, *args, **kwargs)
-        vars(self)["initArgs"] = (args, kwargs)  # of a new object, so that nothing has to look at it
+        vars(self)["initArgs"] = (args, kwargs)  # bypasses __setattr__, as the object is new
         return self
 
     def __repr__(self) -> str:
         return self.written()
 
     def written(self, without: tuple[str, ...] = ()) -> str:
-        """The call that made this."""
+        """Return the constructor call that made this object, without some arguments."""
         args, kwargs = self.initArgs
         parts = [repr(a) for a in args] + [f"{k}={v!r}" for k, v in kwargs.items() if k not in without]
         return f"{type(self).__name__}({', '.join(parts)})"

@@ -1,4 +1,4 @@
-"""Lease: an array that is handed out, over memory that others read; as long as anybody has it, he may write to it."""
+"""Lease: an array lent to a user, over memory that the library reads; its holder may write at any time."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from puregraph.core.base.dtype import isBfloat16
 if TYPE_CHECKING:
     from puregraph.core.device import Array
 
-PLAIN = "biufc"  # kinds of dtypes that numpy describes by a letter and a size
+PLAIN = "biufc"  # the dtype kinds of numbers
 
 
 class Inner(np.ndarray):
-    """A view of an array that is lent."""
+    """A view of a lent array."""
 
     __slots__ = ()
 
 
 class Outer(np.ndarray):
-    """A view of an inner one. For the base of a view numpy follows bases as long as they have the type of that view: so
-    a plain array over this one keeps it, and a view of that plain array keeps the plain array."""
+    """A view of an Inner. numpy collapses chains of bases of one type: so the base of a plain array over this one is
+    this one, and the base of a view of that plain array is the plain array."""
 
     __slots__ = ()
 

@@ -1,4 +1,4 @@
-"""Mutex: a lock that can tell when its own thread asks for it again, and that a forked process has anew."""
+"""Mutex: a lock that detects reentry by its own thread, and that is free again in a forked process."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ MUTEXES: WeakSet[Mutex] = WeakSet()
 
 
 class Mutex:
-    """A lock: `with mutex.lock:`, which is `threading.RLock`'s own, for nothing in Python may stand in between.
+    """A lock: `with mutex.lock:`. That is a plain `threading.RLock`, because a wrapper in Python could be interrupted.
 
-    `isHeld`  set by who must not be entered twice, such as by the handler of a signal in the middle of a run
+    `isHeld`  set by code that must not be reentered, such as by a signal handler during a run
     """
 
     def __init__(self) -> None:
@@ -21,10 +21,10 @@ class Mutex:
         MUTEXES.add(self)
 
     def __reduce__(self) -> tuple:
-        return type(self), ()  # a copy is one of its own
+        return type(self), ()  # a copy has its own lock
 
     def abandon(self) -> None:
-        """In a forked process, where the thread that held it is missing: what it guards may be half done."""
+        """Free the lock in a forked process without the thread that held it; the guarded state may be incomplete."""
         self.lock, self.isHeld = threading.RLock(), False
 
 

@@ -1,4 +1,4 @@
-"""Parsing: texts as Python's syntax trees, by one thread at a time."""
+"""Parsing: convert texts to Python syntax trees, in one thread at a time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PARSING = Mutex()
 def syntaxTree(text: str, mode: str = "exec") -> ast.AST:
     """The tree of a text, which is never executed.
 
-    In CPython 3.11 all threads share one count of how deep a tree is, so that two which make trees at once may raise
+    In CPython 3.11 all threads share one count of a tree's depth, so that two threads that parse at once may raise
     SystemError.
     """
     with PARSING.lock:

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from types import CodeType
 
 NAMES = ("SIGINT", "SIGTERM", "SIGALRM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGVTALRM", "SIGPROF", "SIGBREAK")
-USUAL = [int(getattr(signal, name)) for name in NAMES if hasattr(signal, name)]  # those that handlers are written for
-getHandler, setHandler = _signal.getsignal, _signal.signal  # without enums of theirs, which take ten times as long
-VARIADIC = 4  # of a code's flags: it takes *arguments
+USUAL = [int(getattr(signal, name)) for name in NAMES if hasattr(signal, name)]  # signals that commonly have handlers
+getHandler, setHandler = _signal.getsignal, _signal.signal  # without enums, ten times as fast
+VARIADIC = 4  # the flag CO_VARARGS of code with *arguments
 
 
 def isAsynchronous(error: BaseException) -> bool:
@@ -33,7 +33,7 @@ def isAsynchronous(error: BaseException) -> bool:
 
 
 def handlers() -> list[Any]:
-    """The handlers in Python of all signals."""
+    """Return all signal handlers that are Python objects."""
     return [h for h in map(signal.getsignal, signal.valid_signals()) if callable(h)]
 
 
@@ -73,7 +73,7 @@ class Deferred:
             raise
 
     def hear(self, number: int, frame: FrameType | None) -> None:
-        """Note that a signal came."""
+        """Note a signal."""
         self.heard.append(number)
 
     def __exit__(self, *error: object) -> None:
@@ -84,7 +84,7 @@ class Deferred:
 
 
 def restore(handlers: list[tuple[int, Any]], tries: int = 4) -> None:
-    """Set handlers again: all of them, even if one that is set already raises meanwhile."""
+    """Restore all handlers, even if one that is already restored raises an exception meanwhile."""
     try:
         for number, handler in handlers:
             setHandler(number, handler)

@@ -1,4 +1,4 @@
-"""float16 and bfloat16 are dtypes to store, float32 the one to compute in."""
+"""Widen: store float16 and bfloat16, but compute in float32."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def widened(rule: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
 
 
 def asResultType(*xs: AnyArray) -> Sequence[AnyArray]:
-    """Arrays in the one dtype of their result: integers beside floats become floats of theirs, which numpy widens."""
+    """Convert arrays to their common dtype; unlike in numpy, integers do not widen the floats."""
     first = xs[0].dtype
     if all(x.dtype == first for x in xs):
         return xs
@@ -56,13 +56,13 @@ def isNarrow(dtype: DTypeLike) -> bool:
 
 
 def divided(g: AnyArray, count: AnyArray | int) -> AnyArray:
-    """g / count: a float of 16 bits is divided in float32, which holds any count, and rounded once."""
+    """Return g / count; 16-bit floats are divided in float32, which can hold any count, and rounded once."""
     y = widen(g) / count
     return y if y.dtype == g.dtype else y.astype(g.dtype)
 
 
 class Met:
-    """Dtypes that this process has used; until then no pass looks for them."""
+    """Rare dtypes that this process has used; passes skip the checks for others."""
 
     bfloat16 = False  # True once any value had this dtype
 
@@ -94,7 +94,7 @@ def forwardRule(module: Any, arguments: Sequence[Any], count: int) -> Any:
     wideArguments = list(map(widen, arguments))
     result = module.updateData(*wideArguments)
     for p, narrow, wide in zip(module.ruleParams(), arguments[count:], wideArguments[count:]):
-        if wide is not narrow and p.kind == "state":  # which a rule may write
+        if wide is not narrow and p.kind == "state":  # the rule may have written to it
             narrow[...] = wide
     dtypes = [getattr(x, "dtype", None) for x in arguments]
     said = module.dataTypeFrom(*dtypes[:count])
@@ -118,6 +118,6 @@ def gradRule(rule: Callable[..., Any], grad: Any, values: list[Any]) -> Any:
 
 
 def stored(y: AnyArray, dtype: DTypeLike | None) -> AnyArray:
-    """A result of float32 in the float of 16 bits that it is to be stored in; anything else as it is."""
+    """Convert a float32 result to a 16-bit float dtype; other values are returned unchanged."""
     isWide = dtype is not None and isNarrow(dtype) and getattr(y, "dtype", None) == np.float32
     return y.astype(dtype) if isWide else y

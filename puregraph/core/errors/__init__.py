@@ -37,10 +37,10 @@ class PuregraphError(Exception):
         return super().__new__(cls, *arguments, **options)
 
     def __str__(self) -> str:
-        return printable(super().__str__())  # a message may quote a file from somewhere
+        return printable(super().__str__())  # a message may quote an untrusted file
 
     hasShortTraceback = True
-    _render_traceback_ = notebookLines  # the name that IPython asks for
+    _render_traceback_ = notebookLines  # IPython calls this method
 
 
 class GraphError(PuregraphError, ValueError):
@@ -86,7 +86,7 @@ class DataError(PuregraphError, ValueError):
 
 
 class UnknownAttributeError(PuregraphError, AttributeError):
-    """An attribute was set that has no effect, or read that is called otherwise here, or found otherwise."""
+    """An attribute was set that has no effect, or read that has another name here."""
 
 
 class CheckpointError(PuregraphError, OSError):
@@ -94,10 +94,10 @@ class CheckpointError(PuregraphError, OSError):
 
 
 class NotFiniteError(PuregraphError):
-    """A cost or a gradient is nan or infinite, and nothing was learnt from it.
+    """A cost or a gradient is nan or infinite; no parameter was updated with it.
 
-    `step`    the step of a Trainer that it was in
-    `behind`  of what a GPU has reported: how many steps were started after that one
+    `step`    the step of the Trainer
+    `behind`  for errors reported by a GPU, the number of steps started since
     """
 
     step: int
@@ -106,7 +106,7 @@ class NotFiniteError(PuregraphError):
 
     @classmethod
     def atUpdate(cls, owner: str, step: int, what: str) -> NotFiniteError:
-        """The error of an optimizer's update."""
+        """Return the error for an optimizer's update."""
         hint = "try a lower learnRate, or leave such updates out with onNonFinite='skip'"
         return cls(f"{owner}: at update {step} {what} is not finite; {hint}")
 
@@ -166,7 +166,7 @@ def listed(faults: tuple[Any, ...]) -> str:
 
 
 def misfit(faults: list[Fault]) -> ShapeError | DtypeError:
-    """The error for nodes that do not fit their inputs: a DtypeError if all have a wrong dtype."""
+    """Return the error for nodes that do not fit their inputs: a DtypeError if all have a wrong dtype."""
     return DtypeError(*faults) if all(fault.kind == "dtype" for fault in faults) else ShapeError(*faults)
 
 
@@ -186,18 +186,18 @@ def show(value: object) -> str:
 
 
 def printable(text: str) -> str:
-    """A text from somewhere without what a terminal would obey: such characters are written as escapes."""
+    """Escape control characters in an untrusted text, so that it is safe to print on a terminal."""
     return "".join([c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text])
 
 
 def quote(name: object) -> str:
-    """A name from somewhere, between quotes, on one line, and not longer than a message can bear."""
+    """Quote an untrusted name for a message: on one line, and shortened."""
     text = printable(str(name)).replace("\n", "\\n")
     return f"'{text}'" if len(text) <= 100 else f"'{text[:90]}...' ({len(text)} characters)"
 
 
 def brief(value: object) -> str:
-    """A value from somewhere as a message shows it: only so much of it is looked at."""
+    """Format an untrusted value for a message, shortened; only a part of it is read."""
     short = Repr()
     short.maxlevel, short.maxlist, short.maxdict, short.maxstring, short.maxlong, short.maxother = 3, 5, 6, 80, 40, 80
     return f"{short.repr(value):.200}"

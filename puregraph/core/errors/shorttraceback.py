@@ -14,16 +14,16 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
 
-PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep  # puregraph/
+PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep  # the folder puregraph/
 BETWEEN = ("<frozen ", os.path.dirname(contextmanager.__code__.co_filename) + os.sep + "contextlib.py")
 FOLDERS = map(sysconfig.get_path, ("stdlib", "platstdlib", "purelib", "platlib"))
-INSTALLED = (PACKAGE, "<frozen ", *(folder + os.sep for folder in FOLDERS))  # what a user did not write
-MARK = "hasShortTraceback"  # of a class of exceptions
-INSTEAD = "shownInstead"  # of an exception: a text in place of its traceback
+INSTALLED = (PACKAGE, "<frozen ", *(folder + os.sep for folder in FOLDERS))  # paths of code that is not the user's
+MARK = "hasShortTraceback"  # attribute of an exception class
+INSTEAD = "shownInstead"  # attribute of an exception: a text to show in place of its traceback
 
 
 def install() -> None:
-    """Have Python show errors so, unless somebody has a hook of their own, as debuggers do."""
+    """Install the hook that shortens tracebacks, unless another hook is installed, as by debuggers."""
     if sys.excepthook is sys.__excepthook__:
         sys.excepthook = showError
 
@@ -41,7 +41,7 @@ def showError(kind: Any, error: BaseException, trace: Any) -> None:
 
 def notebookLines(error: BaseException) -> list[str]:
     """The lines that a notebook shows for an error."""
-    from IPython import get_ipython  # it is there: IPython asks
+    from IPython import get_ipython  # installed, as IPython is the caller
 
     shell = get_ipython().InteractiveTB
     with shortened(error) as left:

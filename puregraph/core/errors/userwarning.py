@@ -1,4 +1,4 @@
-"""User warnings: they name the user's own line, however deep inside of puregraph they are given."""
+"""User warnings: show the user's own line, however deep inside puregraph they are raised."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def warnUser(text: str, category: type[Warning]) -> None:
         category,
         frame.f_code.co_filename,
         frame.f_lineno,
-        names.get("__name__", "<string>"),  # None would show nothing
+        names.get("__name__", "<string>"),  # with None, nothing would be shown
         names.setdefault("__warningregistry__", {}),
     )
 

@@ -5,9 +5,8 @@
     arrays       contiguous, little-endian, aligned
     manifest     the last array: JSON with name, shape, dtype and crc32 of every other one, and what the file is about
 
-So each byte is covered once: by a crc32, or by being the only byte that can stand there. HDF5's own library
-is not needed to read it, and never sees the file; h5py, h5dump and all others open it as usual. Equal content makes
-equal bytes.
+So each byte is verified once: by a crc32, or by its only possible value. Reading does not use HDF5's own library;
+h5py, h5dump and other programs can open the file as usual. Equal content gives equal bytes.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ class Header(NamedTuple):
     crc: int
 
     def write(self) -> bytes:
-        """The user block itself, readable with `head`."""
+        """Return the user block, which is readable with `head`."""
         text = TITLE + b"%d\nlength %d\nmanifest %d %d %08x\n" % self
         return (text + b"header %08x\n" % zlib.crc32(text)).ljust(BASE, b"\0")
 
@@ -63,12 +62,12 @@ def littleEndian(dtype: str) -> np.dtype:
 
 
 def manifestArray(size: int) -> Array:
-    """The manifest is an array of bytes as well."""
+    """Return the description of the manifest, which is stored as an array of bytes."""
     return Array(MANIFEST, (size,), "uint8")
 
 
 def write(file: BinaryIO, arrays: list[tuple[Array, Callable[[], Any]]], about: Mapping[str, object]) -> None:
-    """Write arrays, each fetched when its turn comes, and what they are about.
+    """Write arrays, each fetched just before it is written, and a manifest with the entries of `about`.
 
     Raises    CheckpointError for a name or dtype that HDF5 cannot hold
     """
@@ -99,10 +98,10 @@ def write(file: BinaryIO, arrays: list[tuple[Array, Callable[[], Any]]], about: 
 
 
 class Archive:
-    """A file whose header, manifest and structure are proven; arrays are proven when they are read.
+    """A file whose header, manifest and structure are verified; arrays are verified when they are read.
 
-    `arrays`    what it holds, by name
-    `manifest`  what it is about
+    `arrays`    the descriptions of its arrays, by name
+    `manifest`  the manifest without its list of arrays
     """
 
     def __init__(self, file: BinaryIO):
@@ -120,7 +119,7 @@ class Archive:
         self.checkStructure()
         self.checkGaps()
 
-    # Proving --------------------------------------------------------------------------------------------------------
+    # Verification ---------------------------------------------------------------------------------------------------
 
     def bytesAt(self, offset: int, size: int) -> bytes:
         self.file.seek(offset)
@@ -148,7 +147,7 @@ class Archive:
         return header
 
     def readManifest(self, header: Header) -> tuple[dict[str, Any], list[Any]]:
-        """The JSON, and its rows of arrays."""
+        """Return the manifest, and its list of arrays."""
         if not BASE <= header.offset <= self.length - header.size or header.size > LARGEST:
             raise CheckpointError(f"its manifest cannot be {header.size} bytes at {header.offset}")
         text = self.bytesAt(header.offset, header.size)
@@ -157,13 +156,13 @@ class Archive:
         try:
             manifest = loads(text, self.budget)
         except ValueError as error:
-            raise CheckpointError(f"its manifest is no JSON: {error!s:.200}") from None
+            raise CheckpointError(f"its manifest is not JSON: {error!s:.200}") from None
         if not isinstance(manifest, dict) or not isinstance(manifest.get("arrays"), list):
             raise CheckpointError("its manifest lists no arrays")
         return manifest, manifest.pop("arrays")
 
     def layoutOf(self, rows: list[Any], header: Header) -> HdfLayout:
-        """The layout that the manifest's rows make, which must be that of this file."""
+        """Return the layout of the manifest's arrays, which must be that of this file."""
         for row in rows:
             if not isRow(row):
                 raise CheckpointError(f"its manifest describes no array: {brief(row)}")
@@ -183,7 +182,7 @@ class Archive:
         return layout
 
     def checkStructure(self) -> None:
-        """Compare every byte of the HDF5 structure with the only one that can stand there."""
+        """Compare every byte of the HDF5 structure with its only possible value."""
         at = BASE
         data = self.bytesAt(at, self.layout.structureEnd - at)
         for piece in self.layout.structure():
@@ -194,7 +193,7 @@ class Archive:
             at += len(piece.data)
 
     def checkGaps(self) -> None:
-        """Between arrays there is nothing."""
+        """Check that the bytes between arrays are zero."""
         at = self.layout.structureEnd
         for array, offset in zip(self.layout.arrays, self.layout.offsets, strict=True):
             if offset > at and any(self.bytesAt(at, offset - at)):
@@ -206,7 +205,7 @@ class Archive:
     # Reading --------------------------------------------------------------------------------------------------------
 
     def read(self, name: str) -> np.ndarray:
-        """An array, proven.
+        """Read an array, and verify its checksum.
 
         Raises    CheckpointError naming it if it is damaged
         """
@@ -223,7 +222,7 @@ class Archive:
         return values.astype(array.dtype, copy=False)
 
     def check(self, names: Iterable[str]) -> None:
-        """Prove arrays without keeping them."""
+        """Verify the checksums of arrays without keeping the arrays."""
         for name in names:
             self.file.seek(self.offsets[name])
             left, crc = self.arrays[name].nbytes, 0
@@ -245,7 +244,7 @@ WEIGHTS = (
     "puregraph.weights.readWeights(path)"
 )
 STATE = "save the arrays alone, torch.save(model.state_dict(), path), and load them with net.load(path, names=...)"
-TORCHNUMBER = 0x1950A86A20F9469CFC6C.to_bytes(10, "little")  # in the first bytes of a file of torch's older form
+TORCHNUMBER = 0x1950A86A20F9469CFC6C.to_bytes(10, "little")  # the magic number of torch's older file format
 
 
 def isRow(row: Any) -> bool:
@@ -270,7 +269,7 @@ def fill(file: BinaryIO, view: memoryview) -> bool:
 
 
 def foreign(block: bytes, weights: str = WEIGHTS) -> str:
-    """The probable kind of a foreign file, and how to go on; `weights` is said of one that may have weights."""
+    """Describe the probable kind of a foreign file, and what to do; `weights` is appended if it may have weights."""
     kinds = {
         b"PK\x03\x04": f"a zip archive, as torch, Keras and numpy write{weights}",
         b"\x93NUMPY": f"a numpy array{weights}",

@@ -27,14 +27,14 @@ NUMBERS = count()
 
 @contextmanager
 def whole(path: Any, owner: Any | None = None) -> Iterator[BinaryIO]:
-    """A file to write, which replaces `path` when the block ends without an exception.
+    """Open a file that replaces `path` when the block ends without an exception.
 
-    It is written beside `path` under the name `.NAME.HOST.PID.NUMBER.part`, brought to the disk (fsync), renamed, and
-    the rename brought to the disk. What killed processes left beside `path` is removed first. Permissions of the old
-    file stay; a symbolic link stays one, and what it names is replaced. What belongs to another file, its `owner`, is
-    written under a temporary name of that, so that it is removed with it.
+    It is written beside `path` as `.NAME.HOST.PID.NUMBER.part`, flushed to disk (fsync) and renamed, and the rename is
+    flushed, too. Temporary files that killed processes have left are removed first. The new file has the permissions of
+    the old one. A symbolic link is kept, and its target replaced. A file that belongs to another one, its `owner`, has
+    a temporary name of the owner, so that the owner's next save removes leftovers.
 
-    Raises    CheckpointError with the reason if the system refuses any of this; the old file is then as it was
+    Raises    CheckpointError with the reason if any of this fails; the old file is then unchanged
     """
     if "\0" in os.fsdecode(path):
         raise CheckpointError(f"cannot save {path!r}: no path has NUL characters")
@@ -52,10 +52,10 @@ def whole(path: Any, owner: Any | None = None) -> Iterator[BinaryIO]:
             file.flush()
             os.fsync(file.fileno())
             if fcntl is not None:
-                os.replace(partial, target)  # before the lock ends with the file: until then it is nobody's orphan
+                os.replace(partial, target)  # while the lock is held, so that no process removes it as an orphan
                 partial = None
         if fcntl is None:
-            os.replace(partial, target)  # Windows renames no open file
+            os.replace(partial, target)  # Windows cannot rename an open file
             partial = None
         syncFolder(os.path.dirname(target))
     except CheckpointError:
@@ -81,7 +81,7 @@ def modeOf(target: str) -> int | None:
 
 @contextmanager
 def closing(file: BinaryIO) -> Iterator[None]:
-    """Close a file at the end. What the system says then is of no account after fsync: all is on the disk by then."""
+    """Close a file at the end; errors are ignored, because after fsync all data is on disk."""
     try:
         yield
     except BaseException:
@@ -93,9 +93,9 @@ def closing(file: BinaryIO) -> Iterator[None]:
 
 
 def openPartial(target: str, mode: int | None = None) -> tuple[BinaryIO, str]:
-    """A new file beside the target, locked as long as this process lives, and its path.
+    """Create a file beside the target, locked while it is open. Returns it and its path.
 
-    Where it replaces a file, it never gives anybody a right that the old one did not give.
+    If it replaces a file, it never has more permissions than that.
     """
 
     def opener(path: str, flags: int) -> int:
@@ -116,7 +116,7 @@ def openPartial(target: str, mode: int | None = None) -> tuple[BinaryIO, str]:
         except BaseException:
             file.close()
             raise
-        file.close()  # another process took it for an orphan, between its creation and the lock
+        file.close()  # removed as an orphan by another process before it was locked
 
 
 def locked(file: BinaryIO) -> bool:
@@ -161,7 +161,7 @@ def removeDead(path: str) -> None:
 
 
 def syncFolder(folder: str) -> None:
-    """Bring a rename to the disk, where the system can do that for a folder."""
+    """Flush a rename to disk, on systems that can do so for a folder."""
     with suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
         try:

@@ -30,10 +30,10 @@ MAGIC = b"puregraph kernel\n"
 DIGEST = 32
 SUFFIX = ".kernel"
 PART = ".part"
-OURS = re.compile(rf"[0-9a-f]{{40}}\{SUFFIX}(\.\d+\.\d+\{PART})?")  # names of files that this module makes
+OURS = re.compile(rf"[0-9a-f]{{40}}\{SUFFIX}(\.\d+\.\d+\{PART})?")  # file names of this module
 FORGOTTEN = 60 * 86400  # seconds since its last use after which a kernel is removed
 ABANDONED = 86400
-LINKS = 40  # symbolic links on the way to a folder
+LINKS = 40  # most symbolic links in the path of a folder
 OTHERS = stat.S_IWGRP | stat.S_IWOTH
 REGULAR = os.O_RDONLY | sum(getattr(os, f"O_{name}", 0) for name in ("NOFOLLOW", "NONBLOCK", "CLOEXEC", "BINARY"))
 NUMBERS = count()
@@ -57,14 +57,14 @@ def read(name: str, **fields: type) -> tuple[dict[str, Any], bytes] | None:
 
 
 def write(name: str, header: Mapping[str, object], data: bytes) -> bool:
-    """Store a header and an object under a name; False where no folder takes it, which only costs time later."""
+    """Store a header and an object under a name. Returns False if no folder is usable, which only costs time later."""
     content = pack(name, header, data)
     for folder in folders():
         with suppress(OSError):
-            if not isTrusted(folder):  # before anything is made in what is somebody else's
+            if not isTrusted(folder):  # before anything is created in another user's folder
                 continue
             os.makedirs(folder, mode=0o700, exist_ok=True)
-            if isTrusted(folder):  # and whatever was made since
+            if isTrusted(folder):  # again, with the folders just created
                 sweep(folder)
                 replace(os.path.join(folder, name + SUFFIX), content)
                 return True
@@ -92,7 +92,7 @@ def unpack(name: str, content: bytes) -> tuple[dict[str, Any], bytes] | None:
 
 
 def checksum(name: str, data: bytes) -> bytes:
-    """The checksum by which a file is whole, and the one of its name."""
+    """Return the checksum of a file's name and content."""
     return hashlib.blake2b(name.encode() + b"\n" + data, digest_size=DIGEST).digest()
 
 
@@ -110,15 +110,15 @@ def contentOf(path: str) -> bytes:
 
 
 def replace(path: str, content: bytes) -> None:
-    """Write a file whole or not at all.
+    """Write a file atomically.
 
-    It is not brought to the disk (fsync): what a crash of the machine leaves has a wrong checksum.
+    It is not flushed to disk (fsync), because a file damaged by a crash of the machine has a wrong checksum.
     """
     part = f"{path}.{os.getpid()}.{next(NUMBERS)}{PART}"
     try:
         with open(part, "xb", opener=private) as file:
             file.write(content)
-        with suppress(PermissionError):  # Windows: another process reads the file of that name, which is the same
+        with suppress(PermissionError):  # Windows: another process reads the existing file, which has the same content
             os.replace(part, path)
             return
         os.unlink(part)
@@ -203,7 +203,7 @@ def isPrivate(path: str, status: os.stat_result) -> bool:
 
 @cache
 def refuse(folder: str, parent: str) -> None:
-    """Say, once a process, that a folder is not used."""
+    """Warn, once per process, that a folder is not used."""
     warnUser(
         f"compiled kernels are not kept in {folder}: others may write to {parent}, and could have their own code run; "
         "make it yours alone (chown, chmod go-w), or set PUREGRAPH_CACHE to a folder that is",
@@ -225,7 +225,7 @@ def folders() -> Iterator[str]:
 
 
 def usual() -> str | None:
-    """The folder for what can be made again, by the custom of the system; None for a user without a home."""
+    """Return the standard cache folder of the system; None for a user without a home."""
     home = os.path.expanduser("~")
     if os.name == "nt":
         base = os.environ.get("LOCALAPPDATA") or os.path.join(home, "AppData", "Local")
@@ -237,10 +237,10 @@ def usual() -> str | None:
 
 
 def spareFolder() -> str | None:
-    """A folder among the temporary files; None if it cannot be made, or if somebody else may write there."""
-    with suppress(OSError):  # there may be no folder for temporary files at all
+    """Return a folder for temporary files; None if it cannot be created, or if other users may write to it."""
+    with suppress(OSError):  # there may be no temporary folder
         if os.name == "nt":
-            return os.path.join(tempfile.gettempdir(), "puregraph")  # the user's own
+            return os.path.join(tempfile.gettempdir(), "puregraph")  # on Windows it is the user's own
         path = os.path.join(tempfile.gettempdir(), f"puregraph-{os.geteuid()}")
         with suppress(FileExistsError):
             os.mkdir(path, 0o700)

@@ -36,7 +36,7 @@ FLOATS = {
     "float64": (63, 52, 11, 0, 52, 1023),
 }
 WHOLE = tuple(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
-DTYPES = (*FLOATS, *WHOLE, "bool")  # HDF5 has no bool: it is kept in uint8
+DTYPES = (*FLOATS, *WHOLE, "bool")  # HDF5 has no bool, so it is stored as uint8
 
 
 class Array(NamedTuple):
@@ -168,7 +168,7 @@ class HdfLayout:
 
 
 def padded(data: bytes) -> bytes:
-    """Filled up with zeros to a multiple of eight bytes."""
+    """Pad with zeros to a multiple of eight bytes."""
     return data.ljust(-(-len(data) // 8) * 8, b"\0")
 
 
@@ -184,7 +184,7 @@ def header(messages: list[tuple[int, bytes]]) -> bytes:
 
 
 def datasetHeader(array: Array, address: int) -> bytes:
-    """Dataspace, datatype, fill value and layout of a contiguous dataset, which ends with its address and size."""
+    """Return the header of a contiguous dataset: dataspace, datatype, fill value and layout with address and size."""
     return datasetStart(array.shape, array.dtype) + struct.pack("<2Q6x", address, array.nbytes)
 
 
@@ -208,7 +208,7 @@ def itemsize(dtype: str) -> int:
 
 
 def datatype(dtype: str) -> bytes:
-    """A little-endian float, or a whole number."""
+    """Encode a datatype message: a little-endian float or integer."""
     size = itemsize(dtype)
     if dtype in FLOATS:
         sign, exponent, exponentBits, mantissa, mantissaBits, bias = FLOATS[dtype]

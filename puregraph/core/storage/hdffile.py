@@ -43,9 +43,9 @@ from puregraph.core.storage.safehdf import (
     shapeOf,
 )
 
-ATTRIBUTE, ATTRIBUTES = 0x0C, 0x15  # messages: an attribute, and where many are
+ATTRIBUTE, ATTRIBUTES = 0x0C, 0x15  # messages: an attribute, and the location of many attributes
 OPAQUE, TEXT, VARIABLE = 5, 3, 9  # classes of datatypes
-LEVELS = 100  # groups in groups
+LEVELS = 100  # nesting of groups
 CONVERT = "copy the file with h5py.File(..., 'w', libver='earliest')"
 
 
@@ -72,13 +72,13 @@ class HdfFile(Guarded):
     def superblock(self, block: bytes) -> tuple[int, int]:
         version = block[8]
         if version < 2:
-            skip = 4 * version  # version 1 has one number more
+            skip = 4 * version  # version 1 has one more field
             base, end, root = (struct.unpack_from("<Q", block, at + skip)[0] for at in (24, 40, 64))
             sizes = block[13:15]
         else:
             base, _, end, root = struct.unpack_from("<4Q", block, 12)
             sizes = block[9:11]
-            self.claims.clear()  # of the 96 bytes of older superblocks
+            self.claims.clear()  # drop the claim on 96 bytes, which only older superblocks have
             checked(self, "the superblock", 0, 48, block[:4])
         if version > 3 or sizes != b"\x08\x08" or base != 0:
             raise CheckpointError(f"its superblock has version {version}, or addresses of other sizes; {CONVERT}")
@@ -103,7 +103,7 @@ class HdfFile(Guarded):
     def newer(self, path: str, address: int) -> list[tuple[int, bytes]]:
         """Return the messages of an object header of version 2, all of whose blocks have checksums."""
         self.source.seek(address)
-        start = self.source.read(42).ljust(42, b"\0")  # claimed below, as a part of its block
+        start = self.source.read(42).ljust(42, b"\0")  # claimed below with its block
         version, flags = start[4], start[5]
         at = 6 + (16 if flags & 0x20 else 0) + (4 if flags & 0x10 else 0)
         width = 1 << (flags & 3)
@@ -203,7 +203,7 @@ class HdfFile(Guarded):
         shape, message, layout, filters = self.describe(path)
         elements = self.elementsOf(path, message)
         if elements is None:
-            return super().declared(path)  # which says what they are
+            return super().declared(path)  # raises an error that describes them
         return Declared(shape, elements.dtype, layout, filters)
 
     def dtypeName(self, path: str) -> str | None:

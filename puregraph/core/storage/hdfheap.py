@@ -143,7 +143,7 @@ def checked(guarded: Guarded, path: str, address: int, size: int, signature: byt
 
 
 def checksum(data: bytes) -> int:
-    """The checksum of HDF5's structures: lookup3 of Bob Jenkins, of bytes, from 0.
+    """Return the checksum that HDF5 uses: Bob Jenkins' lookup3 with initial value 0.
 
     Source    Jenkins, "lookup3.c, for hash table lookup", 2006, hashlittle
     """
@@ -160,7 +160,7 @@ def checksum(data: bytes) -> int:
         for bits in (14, 11, 25, 16, 4, 14, 24):
             c = (c ^ b) - rotated(b, bits) & MASK
             a, b, c = b, c, a
-        c = b  # seven rounds moved the names on by one
+        c = b  # seven rounds rotate a, b, c by one
     return c
 
 

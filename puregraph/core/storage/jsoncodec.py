@@ -1,6 +1,6 @@
 """Plain values as JSON and back, exactly: a tuple stays a tuple, a slice a slice, and nothing is ever executed.
 
-Numbers, texts, None, lists stand for themselves. All else is an object with one key that says what it is:
+Numbers, texts, None and lists are encoded as themselves. Any other value is an object with one key, its type:
 
     {"tuple": [3, 3]}   {"dict": [[key, value], ...]}   {"slice": [None, 5, None]}   {"ellipsis": true}
     {"dtype": "float32"}   {"type": "bool"}   {"dim": "2*N"}   {"float": "nan"}
@@ -25,7 +25,7 @@ from puregraph.core.storage.hdf import DTYPES
 if TYPE_CHECKING:
     from puregraph.core.shape import Shape
 
-DEPTH = 100  # lists in lists in lists: deeper than any real value, and far from the limit of Python's stack
+DEPTH = 100  # nesting: deeper than any real value, and far from Python's recursion limit
 LONGEST = 1_000_000  # characters of a number or size that is written as text
 DIGITS = 1000  # Python itself refuses decimals of more than 4300
 
@@ -104,7 +104,7 @@ def decode(value: Any, special: Special = lambda item: None) -> Any:
 
 
 def partsOf(value: Shape | list[Shape]) -> list[Any]:
-    """The parts of a tuple, slice or dict, which are a list."""
+    """Check that the parts of an encoded tuple, slice or dict are a list, and return it."""
     if type(value) is not list:
         raise TypeError(f"wanted a list, got {type(value).__name__}")
     return value
@@ -122,7 +122,7 @@ def readDict(pairs: Any) -> dict[Any, Any]:
 
 
 def readText(value: object) -> str:
-    """A text of a few thousand characters."""
+    """Check that a value is a text of at most LONGEST characters, and return it."""
     if type(value) is not str or len(value) > LONGEST:
         raise TypeError(f"wanted a text of at most {LONGEST} characters, got {brief(value)}")
     return value
@@ -144,7 +144,7 @@ READERS: dict[str, Callable[[Any], Any]] = {
 
 
 def dumps(value: object) -> bytes:
-    """JSON in its shortest form."""
+    """Return compact JSON."""
     return json.dumps(value, separators=(",", ":"), allow_nan=False).encode()
 
 
@@ -170,5 +170,5 @@ def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def refuse(name: str) -> None:
-    """NaN and Infinity are no JSON."""
+    """Refuse NaN and Infinity, which are not JSON."""
     raise ValueError(f"{name} is not allowed in JSON")

@@ -37,7 +37,7 @@ NAME = r"\.(\d{4,9})-of-(\d{4,9})\.([0-9a-f]{12})"
 
 
 class ElementRange(NamedTuple):
-    """Elements of an array in a row: which array, from where to where, and the elements."""
+    """A range of an array's elements: the index of the array, begin, end, and the elements."""
 
     array: int
     begin: int
@@ -144,7 +144,7 @@ def checkCover(pieceSet: PieceSet, sizes: dict[int, int]) -> None:
 
 
 def readPiece(folder: str, name: str, rows: list[Any]) -> list[ElementRange]:
-    """The elements that one piece holds, proven.
+    """Read and verify the elements in one piece.
 
     Raises    CheckpointError naming it
     """

@@ -1,6 +1,6 @@
-"""Reading HDF5 from somewhere, without trusting it: every byte is read here, and none by HDF5's own library.
+"""Safe reading of untrusted HDF5 files, without HDF5's own library.
 
-What PuzzleLib writes (`libver="earliest"`) is read, and nothing else: superblock 0, groups of symbol tables, object
+It supports the HDF5 that PuzzleLib writes (`libver="earliest"`): superblock 0, groups of symbol tables, object
 headers of version 1; numbers that are compact, contiguous, or in chunks with gzip and shuffle; one text. An address or
 a size is compared with the file before it is followed, no tree node is visited twice, no link leads elsewhere.
 
@@ -23,9 +23,9 @@ from puregraph.core.errors import CheckpointError, show
 from puregraph.core.storage.hdf import FLOATS, NOWHERE, RANK, WHOLE, datatype
 
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
-DEFLATE, SHUFFLE = 1, 2  # the numbers of the only filters that are undone here
+DEFLATE, SHUFFLE = 1, 2  # the supported filters
 NAMES = 1_000_000
-BLOCKS = 64  # of one object header
+BLOCKS = 64  # most blocks of an object header
 
 # messages of an object header
 SPACE, LINKS, TYPE, EXTERNAL, LINK, LAYOUT, FILTERS, CONTINUED, TABLE = (
@@ -92,7 +92,7 @@ class Guarded:
                 if block.startswith(b"puregraph")
                 else f"one that begins with {block[:16]!r}"
             )
-            raise CheckpointError(f"it is no HDF5 of PuzzleLib, it is {what}")
+            raise CheckpointError(f"it is not an HDF5 file of PuzzleLib, it is {what}")
         self.length, self.root = self.superblock(block)
 
     def superblock(self, block: bytes) -> tuple[int, int]:
@@ -103,18 +103,21 @@ class Guarded:
         return self.checkLength(end), root
 
     def checkLength(self, end: int) -> int:
-        """The length that the superblock declares, which the file must have."""
+        """Check that the file has the length that its superblock declares, and return it."""
         if end > self.length:
             raise CheckpointError(f"it is cut off: wanted {end} bytes, got {self.length}")
         return end
 
     def close(self) -> None:
-        """The file is closed by who opened it."""
+        """Do nothing: the caller, who opened the file, closes it."""
 
     # Bytes ----------------------------------------------------------------------------------------------------------
 
     def bytesAt(self, path: str, offset: int, size: int, what: str = "bytes of structure") -> bytes:
-        """Some bytes of the file, which must all be there and belong to nothing else."""
+        """Read bytes of the file, and claim them for an object.
+
+        Raises    CheckpointError if the file is too short, or if another object has claimed any of them
+        """
         if offset + size > self.length:
             raise CheckpointError(f"it is damaged: {size} bytes at {offset} are not in the file")
         self.budget.spend(what, size)
@@ -126,7 +129,7 @@ class Guarded:
         return data
 
     def claim(self, path: str, start: int, end: int) -> None:
-        """Note whose bytes these are: no writer lets two things share some, or one thing use some of them twice."""
+        """Record the owner of a byte range; overlapping ranges are refused, because no writer produces them."""
         claim = start, end, path
         at = bisect_left(self.claims, claim)
         if claim in self.claims[at : at + 1]:
@@ -169,7 +172,7 @@ class Guarded:
         return listed
 
     def rows(self, path: str, address: int, kind: int, size: int) -> Iterator[tuple[bytes, int]]:
-        """The keys, of `size` bytes, and addresses in the lowest nodes of a tree."""
+        """Yield the keys, of `size` bytes, and the addresses in the leaves of a tree."""
         waiting, seen = [(address, -1)], set()
         while waiting:
             at, wanted = waiting.pop()
@@ -193,7 +196,7 @@ class Guarded:
         return list(self.members(full or "/", address))
 
     def find(self, path: str) -> tuple[int, str]:
-        """The address of what a path names, and the path in full."""
+        """Return the address of the object at a path, and the full path."""
         address, full = self.root, ""
         for part in [part for part in path.split("/") if part]:
             members = self.members(full or "/", address)
@@ -253,7 +256,7 @@ class Guarded:
     # Datasets -------------------------------------------------------------------------------------------------------
 
     def declared(self, path: str) -> Declared:
-        """A dataset of plain numbers, kept whole in this file."""
+        """Return the description of a dataset of plain numbers in this file."""
         shape, message, layout, filters = self.describe(path)
         dtype = next((d for known, d in NUMBERS.items() if message.startswith(known)), None)
         if dtype is None:
@@ -299,7 +302,7 @@ class Guarded:
         return np.frombuffer(self.whole(path, dataset.layout, dataset.nbytes), dataset.dtype).reshape(shape)
 
     def whole(self, path: str, layout: bytes, size: int) -> bytes:
-        """The bytes of a dataset that is kept in one piece."""
+        """Return the bytes of a compact or contiguous dataset."""
         if layout[1] == COMPACT and len(layout) >= 4:
             held = struct.unpack_from("<H", layout, 2)[0]
             if held != size or len(layout) < 4 + size:
@@ -313,7 +316,7 @@ class Guarded:
         return self.bytesAt(path, address, size, "bytes of arrays") if size else b""
 
     def text(self, path: str) -> bytes:
-        """A dataset that holds one text of any length, which HDF5 keeps in a heap apart."""
+        """Read a dataset with one variable-length text, which HDF5 stores in a global heap."""
         shape, message, layout, filters = self.describe(path)
         if shape != () or message[:2] != b"\x19\x01" or layout[1] == CHUNKED or filters:
             raise CheckpointError(f"'{path}' is not a text")
@@ -373,12 +376,12 @@ def damaged(path: str, why: str) -> CheckpointError:
 
 
 def isSecond(kind: int, listed: list[tuple[int, bytes]]) -> bool:
-    """True if an object header has a message of this kind, which may stand there once."""
+    """True if a message of this kind is a repetition in an object header, where it must be unique."""
     return kind in (SPACE, TYPE, LAYOUT, FILTERS) and any(kind == other for other, _ in listed)
 
 
 def refuseLink(path: str, message: bytes) -> None:
-    """Say what a link of the newer form is."""
+    """Raise the error for a link of the newer form."""
     kind = message[2] if len(message) > 2 and message[1] & 8 else 0
     what = {SOFT: "a soft link; a checkpoint has none", OUTSIDE: "an external link, which would read another file"}
     if kind in what:
@@ -387,7 +390,7 @@ def refuseLink(path: str, message: bytes) -> None:
 
 
 def shapeOf(path: str, message: bytes) -> tuple[int, ...]:
-    """The shape that a dataspace says."""
+    """Return the shape of a dataspace message."""
     version, rank = message[:2] if len(message) >= 4 else (0, 0)
     if version == 2 and message[3] == 2:
         raise CheckpointError(f"'{path}' has no data space")
@@ -417,7 +420,7 @@ def filtersOf(path: str, message: bytes | None) -> list[int]:
 
 
 def unpack(path: str, data: bytes, filters: list[int], size: int, itemsize: int) -> bytes:
-    """A chunk of exactly `size` bytes."""
+    """Undo the filters of a chunk, which must have exactly `size` bytes."""
     if DEFLATE in filters:
         inflater = zlib.decompressobj()
         try:
