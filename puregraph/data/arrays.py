@@ -59,10 +59,10 @@ def checkLengths(arrays: dict[str, AnyArray], what: str) -> None:
 
 
 def plain(value: Any, name: str) -> Any:
-    """An array whose rows are indexed by position: numpy's, the device's, or one that stays in its HDF5 file."""
+    """Convert a value to an array whose rows are indexed by position; arrays of a device or an HDF5 file are kept."""
     needPlain(value, name)
     isKept = isArray(value) and isinstance(value.dtype, np.dtype) and not isinstance(value, np.ndarray)
-    if device.isDeviceArray(value) or isKept and not hasattr(value, "iloc"):  # a pandas Series looks for labels
+    if device.isDeviceArray(value) or isKept and not hasattr(value, "iloc"):  # a pandas Series is indexed by labels
         return value
     try:
         return np.asarray(value)

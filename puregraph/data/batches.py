@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 LIGHT = 1 << 18  # bytes: gathering them takes less than the 0.1 ms of passing a batch between threads
 
 
-Share = Callable[[int], slice]  # of the samples of a batch, those that are wanted
+Share = Callable[[int], slice]  # size of a batch -> the samples to keep
 
 
 class Names(NamedTuple):
@@ -35,7 +35,7 @@ class Names(NamedTuple):
     target: Sequence[str] = ()
 
     def inOrder(self, data: Any, target: AnyArray | None) -> tuple[Any, Any]:
-        """Dicts as lists of arrays, in the order of the names; anything else as it is."""
+        """Convert dicts to lists of arrays, in the order of the names; other values are returned unchanged."""
         return inOrder(data, self.data), inOrder(target, self.target, "target")
 
 
@@ -43,8 +43,8 @@ UNNAMED = Names()
 
 
 class Batch(NamedTuple):
-    """Some samples: inputs, targets, how many they are; `whole`: of how many, where other processes have the rest;
-    `isWeighed`: whether the last of the targets are the weights of the samples.
+    """Some samples: inputs, targets and their number; `whole`: the size of the full batch, if other processes have the
+    other samples; `isWeighed`: True if the last target has the weights of the samples.
 
     >>> batch = next(iter(Arrays(np.arange(10.0), np.arange(10), batchsize=4).batches()))
     >>> batch.size, batch.data[0], batch.target[0]
@@ -59,15 +59,14 @@ class Batch(NamedTuple):
 
 
 class Arrays:
-    """Arrays of one length, in batches: whole in memory, mapped from a file, in a file of h5py's, or on the device.
+    """Arrays of one length, in batches: in memory, mapped from a file, in an HDF5 file of h5py, or on the device.
 
-    `data` and `target` are an array each, or a list of arrays where there are several inputs or targets, or a dict by
-    their `names`; with `isWeighed` the last of the targets are the weights of the samples. With `dropLast` a last batch
-    that would be smaller is left out. `light` says that batches are made so fast that no thread should do it, or by a
-    GPU, which takes its work from one thread.
+    `data` and `target` are an array each, or a list of arrays for several inputs or targets, or a dict by their
+    `names`; with `isWeighed` the last target has the weights of the samples. With `dropLast` a smaller last batch is
+    left out. `light` is True if no thread should prepare batches: because they are small, or are on a GPU.
 
     Raises    DataError if their lengths differ, they are empty, not numeric, or `batchsize` is below 1; with `dropLast`
-              if they make no whole batch
+              if there is no full batch
 
     >>> arrays = Arrays(np.arange(10.0), np.arange(10), batchsize=4)
     >>> [batch.size for batch in arrays.batches()]
@@ -94,7 +93,7 @@ class Arrays:
         self.light = self.isThere or rowBytes * batchsize < LIGHT
 
     def sizes(self) -> list[int]:
-        """The sizes that batches have."""
+        """Return the sizes of batches in an epoch, without repeats."""
         last = 0 if self.dropLast else self.samples % self.batchsize
         return sorted({min(self.batchsize, self.samples), last} - {0}, reverse=True)
 
@@ -104,7 +103,7 @@ class Arrays:
         return Batch(data, target, size, isWeighed=self.isWeighed)
 
     def few(self, count: int) -> Arrays:
-        """The first samples alone: this many batches, the last of them as small as the last of all."""
+        """Return the first `count` batches, with a last one of the same size as the original last one."""
         less = 0 if self.dropLast else -self.samples % self.batchsize
         end = min(self.samples, count * self.batchsize - less)
         data, target = ([x[:end] for x in xs] for xs in (self.data, self.target))
@@ -115,14 +114,14 @@ class Arrays:
         return rng.permutation(self.samples)
 
     def checkUsed(self, count: int) -> None:
-        """There is always a sample."""
+        """Do nothing: arrays always have a sample."""
 
     def batches(
         self, order: np.ndarray | None = None, start: int = 0, epoch: int = 0, share: Share | None = None
     ) -> Iterator[Batch]:
-        """The batches from index `start` on, the last one perhaps smaller; without `order`, in the arrays' order.
+        """Yield the batches from index `start` on; without `order`, in the order of the arrays.
 
-        Of each only the samples that `share` says, given how many there are.
+        With `share`, each has only the samples share(size).
         """
         far = device.toDevice(order) if self.isThere and order is not None else None
         for number in range(start, self.count):
@@ -141,9 +140,8 @@ class Stream:
     """The batches of an iterable, or of a function that returns one; each batch is (data, target).
 
     A third array of a batch are the weights of its samples. A function is called once an epoch; if it takes an
-    argument, with the index of the epoch, from 0 on. With `paired=False` a batch is data alone. Batches are read before
-    they are wanted, so each is copied: what gives them may refill the same arrays for the next one. Those of a list or
-    tuple are there already, and are not.
+    argument, with the index of the epoch, from 0 on. With `paired=False` a batch is data alone. Batches are read ahead,
+    and the iterable may refill the same arrays for the next one, so each is copied; batches of a list or tuple are not.
 
     Raises    DataError, naming the batch, if one is not a pair or its arrays do not fit each other
 
@@ -169,7 +167,7 @@ class Stream:
         return shortened
 
     def order(self, rng: np.random.Generator) -> None:
-        """None: an iterable has its own order."""
+        """Return None: an iterable has its own order."""
 
     def checkUsed(self, count: int) -> None:
         """Refuse an iterable that gave nothing."""
@@ -232,8 +230,10 @@ def batchesFrom(
     isWeighed: bool = False,
     dropLast: bool = False,
 ) -> Arrays | Stream:
-    """The training data: arrays with their target, or the batches in place of both; `names` are those that they
-    may be given by; with `isWeighed` the last of the targets are the weights of the samples; `dropLast`: see `Arrays`.
+    """Return the training data as Arrays, or as a Stream if there are batches in place of data and target.
+
+    `names`     the names under which inputs and targets may be passed as a dict
+    `isWeighed` True if the last target has the weights of the samples; `dropLast`: see `Arrays`
 
     Raises    DataError if arrays come without the target that `paired` asks for
     """
@@ -251,9 +251,9 @@ def batchesFrom(
 
 
 def inOrder(data: Any, names: Sequence[str], what: str = "data") -> Any:
-    """Arrays by the names of inputs or outputs as a list in their order; anything else as it is.
+    """Convert a dict by the names of inputs or outputs to a list in their order; other values are returned unchanged.
 
-    Raises    DataError for a name that is missing, for one that is none of theirs, and for arrays of several lengths
+    Raises    DataError for a missing or unknown name, and for arrays of different lengths
     """
     if not isinstance(data, dict):
         return data

@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from puregraph.graph.module import Module
     from puregraph.train.trainer import Trainer
 
-LOOKED = 500  # samples that are looked at, from all over an array
-MOST = 1 << 20  # labels beyond which they are not counted
-RARE = 0.05  # of the validation, up to which classes may be new by chance
-ENOUGH = 100  # samples of a validation from which on nobody learns them by heart on purpose
-LARGE = 1000.0  # in the mean, from which on inputs are of a unit that nobody has changed
-WIDER = 20.0  # times that the validation may spread as the training does, or it as the validation
+LOOKED = 500  # samples that are checked, evenly spaced in an array
+MOST = 1 << 20  # most labels that are counted
+RARE = 0.05  # share of the validation samples that may have new classes by chance
+ENOUGH = 100  # validation samples above which training on them is not intended
+LARGE = 1000.0  # mean above which inputs are probably not scaled
+WIDER = 20.0  # largest ratio of the standard deviations of training and validation
 
 
 def warnOfData(trainer: Trainer, source: Arrays | Stream, checks: Arrays | Stream | None) -> None:
@@ -56,7 +56,7 @@ def warnOfInputs(net: Graph, source: Arrays | Stream) -> None:
 
 
 def streamDoubts(source: Arrays | Stream) -> Iterator[str]:
-    """A list of batches that are one and the same array, which was filled again for each."""
+    """Warn of a list of batches that are all the same array, refilled for each."""
     batches = source.source if isinstance(source, Stream) and isinstance(source.source, list) else []
     pairs = [(b[0], b[1]) for b in batches if isinstance(b, (tuple, list)) and len(b) > 1]
     again = sum(x is y and isinstance(x, np.ndarray) and s is not t for (x, s), (y, t) in pairwise(pairs))
@@ -65,7 +65,7 @@ def streamDoubts(source: Arrays | Stream) -> Iterator[str]:
 
 
 def byteDoubts(net: Graph, source: Arrays) -> Iterator[str]:
-    """Pixels of 0 to 255 that are multiplied with weights as they are."""
+    """Warn of pixels from 0 to 255 that are multiplied by weights without scaling."""
     for x, step in multiplied(net, source):
         if isByte(x.dtype) and some(x).max(initial=0) > 1:
             yield (
@@ -75,7 +75,7 @@ def byteDoubts(net: Graph, source: Arrays) -> Iterator[str]:
 
 
 def scaleDoubts(net: Graph, source: Arrays) -> Iterator[str]:
-    """Numbers in thousands that are multiplied with weights as they are."""
+    """Warn of numbers in thousands that are multiplied by weights without scaling."""
     for x, step in multiplied(net, source):
         looked = np.abs(some(x)[np.isfinite(some(x))]) if x.dtype.kind == "f" else np.zeros(0)
         size = float(looked.mean(dtype=np.float64)) if looked.size else 0.0
@@ -88,7 +88,7 @@ def scaleDoubts(net: Graph, source: Arrays) -> Iterator[str]:
 
 
 def maskDoubts(net: Graph, source: Arrays) -> Iterator[str]:
-    """Masks of 0 and 1 that are floats, which Attention adds to its scores."""
+    """Warn of float masks of 0 and 1, which Attention adds to its scores."""
     steps = net.steps(len(source.data))
     for number, x in zip(steps.inputs, source.data):
         same = {number}
@@ -101,7 +101,7 @@ def maskDoubts(net: Graph, source: Arrays) -> Iterator[str]:
 
 
 def multiplied(net: Graph, source: Arrays) -> Iterator[tuple[Any, Any]]:
-    """Each input with the first node that multiplies it with weights as it is."""
+    """Yield each input that is multiplied by weights directly, with the first such node."""
     steps = net.steps(len(source.data))
     for number, x in zip(steps.inputs, source.data):
         for step in steps.items:
@@ -111,7 +111,7 @@ def multiplied(net: Graph, source: Arrays) -> Iterator[tuple[Any, Any]]:
 
 
 def orderDoubts(source: Arrays) -> Iterator[str]:
-    """Samples that come class by class."""
+    """Warn of samples that are sorted by class."""
     labels = labelsOf(source)
     if labels is None or len(labels) <= source.batchsize:
         return
@@ -121,7 +121,7 @@ def orderDoubts(source: Arrays) -> Iterator[str]:
 
 
 def unseenDoubts(source: Arrays, checks: Arrays) -> Iterator[str]:
-    """Classes that the validation has and the training has not."""
+    """Warn of classes that only the validation has."""
     labels, others = labelsOf(source), labelsOf(checks)
     if labels is None or others is None:
         return
@@ -135,7 +135,7 @@ def unseenDoubts(source: Arrays, checks: Arrays) -> Iterator[str]:
 
 
 def spreadDoubts(net: Graph, source: Arrays, checks: Arrays) -> Iterator[str]:
-    """Inputs that are scaled in the training and not in the validation, or the other way round."""
+    """Warn of inputs that are scaled differently in training and validation."""
     for i, pair in enumerate(zip(source.data, checks.data)):
         looked = [some(x) for x in pair if x.dtype.kind == "f" or isByte(x.dtype)]
         if len(looked) < 2 or not all(x.size for x in looked):
@@ -150,9 +150,9 @@ def spreadDoubts(net: Graph, source: Arrays, checks: Arrays) -> Iterator[str]:
 
 
 def seenDoubts(net: Graph, source: Arrays, checks: Arrays) -> Iterator[str]:
-    """A validation on samples that train, or that have trained the network in an earlier run."""
+    """Warn of validation samples that are training samples of this or an earlier run."""
     keys = keysOf(checks) if checks.samples >= ENOUGH else None
-    if keys is None or 2 * len(np.unique(keys)) <= len(keys):  # samples of few kinds are equal by chance
+    if keys is None or 2 * len(np.unique(keys)) <= len(keys):  # with few distinct samples, some are equal by chance
         return
     own, earlier = keysOf(source), earlierKeys(net)
     isTraining = np.isin(keys, own) if own is not None else np.zeros(len(keys), bool)
@@ -176,12 +176,12 @@ def hasMatrix(module: Module) -> bool:
 
 
 def labelsOf(source: Arrays) -> np.ndarray | None:
-    """The labels of samples as an array on the host; None where a target is something else, or there are too many."""
+    """Return the labels as an array on the host; None if the target is not labels, or if there are too many."""
     labels: Any = source.target[0] if source.target else None
     isPlain = type(labels) is np.ndarray and labels.ndim == 1 and labels.dtype.kind in "iub"
     return labels if isPlain and len(labels) <= MOST else None
 
 
 def some(x: AnyArray) -> np.ndarray:
-    """Samples from all over an array on the host; none where it is elsewhere, as in a file."""
+    """Return evenly spaced samples of a numpy array; an empty array for one on a GPU or in a file."""
     return x[:: -(-len(x) // LOOKED)] if type(x) is np.ndarray else np.zeros(0)

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from puregraph.core.protocols import StrPath
 
 ENDINGS = {".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"}
-FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")  # Pillow starts Ghostscript for others
+FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")  # safe formats: for others, Pillow may start Ghostscript
 PIXELS = 89_478_485  # Pillow's own MAX_IMAGE_PIXELS
-BYTES = 4  # of a decoded pixel of three channels
-DECODED = 64 << 20  # bytes that the pixels of any file may take, decoded and as the array that is wanted
-EXPANSION = 4  # pixels for each byte of a larger file: photographs need up to 3.75
-FINER = 3  # times the wanted size, down to which a JPEG is decoded at a fraction: Pillow's reducing_gap of best quality
+BYTES = 4  # per decoded RGB pixel
+DECODED = 64 << 20  # bytes that any file's pixels may take, decoded and in the resulting array
+EXPANSION = 4  # most pixels per byte of a larger file; photographs have up to 3.75
+FINER = 3  # Pillow's reducing_gap: a JPEG is decoded at a reduced size of at least 3 times `size`, the best quality
 
 
 class ImageFolder:
@@ -69,7 +69,7 @@ class ImageFolder:
 
     @property
     def nbytes(self) -> int:
-        """The bytes of that array."""
+        """The bytes of the array of all images."""
         return int(np.prod(self.shape)) * self.dtype.itemsize
 
     def __len__(self) -> int:
@@ -148,7 +148,7 @@ def checkPixels(path: Path, size: tuple[int, int]) -> None:
 def checkBytes(path: Path, size: tuple[int, int], kept: int) -> None:
     """Refuse a small file whose pixels take much memory, unless MAX_IMAGE_PIXELS was set to another limit.
 
-    `kept` is the bytes of a pixel in the array that is wanted, 0 where the image is scaled.
+    `kept` is the bytes of a pixel in the resulting array, 0 if the image is scaled.
 
     Raises    DataError
     """

@@ -1,4 +1,4 @@
-"""Prefetch: the next items are made in a background thread while this one is used."""
+"""Prefetch: prepare the next items in a background thread while the current one is used."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from puregraph.data.batches import Batch
 
-DEPTH = 2  # items made ahead
-PATIENCE = 5.0  # seconds that `close` waits for a source that does not come back; its thread ends with the process
+DEPTH = 2  # items prepared ahead
+PATIENCE = 5.0  # seconds that `close` waits for a source that hangs; its thread then ends with the process
 
 
 @contextmanager
 def ahead(items: Iterator[Any], depth: int = DEPTH) -> Iterator[Iterator[Any]]:
-    """`with ahead(items) as items:` makes them in a thread, or, with a depth of 0, when they are wanted."""
+    """Prepare items in a thread, `with ahead(items) as items:`; with a depth of 0, when they are read."""
     if depth:
         with Prefetch(items, depth) as made:
             yield made
@@ -47,13 +47,13 @@ class Prefetch:
         self.thread.start()
 
     def fill(self, source: Iterable[Any]) -> None:
-        """The loop of the thread."""
+        """Run the loop of the thread."""
         items = iter(())
         try:
             items = iter(source)
             while self.put(items):
                 pass
-        except BaseException as error:  # handed over, whatever it is
+        except BaseException as error:  # raised again by the reader
             self.error = error
         finally:
             self.finish(items)
@@ -72,7 +72,7 @@ class Prefetch:
         return False
 
     def finish(self, items: Iterator[Any]) -> None:
-        """A generator's `finally` runs here, in the thread that ran the rest of it."""
+        """Close the iterator in this thread, so that a generator's `finally` runs in the same thread as its body."""
         try:
             if hasattr(items, "close"):
                 items.close()
@@ -98,7 +98,7 @@ class Prefetch:
         raise StopIteration
 
     def close(self) -> None:
-        """End the thread; what it has made ahead is dropped."""
+        """End the thread, and drop the items that it has prepared."""
         with self.change:
             self.closed = True
             self.change.notify_all()

@@ -15,12 +15,12 @@ from puregraph.graph.lookup import few
 
 GROUPED = re.compile(r"\s*[+-]?[1-9]\d{0,2}(,\d{3})+(\.\d*)?\s*")
 FLOAT32 = "a number up to 3.4e38, which float32 can hold"
-MANY = 20  # names of columns that a message lists
+MANY = 20  # most column names in a message
 MISSING = ("NA", "N/A", "n/a", "na", "NaN", "nan", "null", "NULL", "None", "none", "?", "-", "--", ".")
 
 
 class TableColumn(NamedTuple):
-    """The values of a column as an array, and of each whether it is a gap.
+    """The values of a column as an array, and a mask of its gaps.
 
     >>> column = TableColumn("age", np.array(["30", "", "41"]), np.array([False, True, False]))
     >>> column.numbers()
@@ -46,7 +46,7 @@ class TableColumn(NamedTuple):
 
         Raises    DataError for a value that is not a finite number
         """
-        if self.values.dtype.kind in "mM":  # as numbers they would be counts of a unit that differs from table to table
+        if self.values.dtype.kind in "mM":  # their unit may differ between tables
             raise DataError(
                 f"column '{self.name}': wanted numbers, got {self.values.dtype}: convert it, for example to days, "
                 f"(table['{self.name}'] - FIRST) / np.timedelta64(1, 'D'), or the month as a category"
@@ -73,7 +73,7 @@ class TableColumn(NamedTuple):
         return floats
 
     def float32(self, numbers: np.ndarray) -> np.ndarray:
-        """Numbers of this column, as they are or scaled, as float32.
+        """Convert numbers of this column, scaled or not, to float32.
 
         Raises    DataError for one that is beyond the range of float32, and would become infinite
         """
@@ -94,9 +94,9 @@ class TableColumn(NamedTuple):
 
 
 def tableFrom(table: Any) -> Any:
-    """A table whose columns are found by name: that of a CSV file, or what was given.
+    """Return a table with columns by name: read from a CSV file, or the given dict or DataFrame.
 
-    Raises    DataError for what has no columns
+    Raises    DataError for an object without columns
     """
     if isinstance(table, (str, os.PathLike)):
         return readCsv(table)
@@ -150,7 +150,7 @@ def isNumber(value: Any) -> bool:
 
 
 def commaHint(text: str) -> str:
-    """Advice for commas in a number: they group digits, stand before a fraction, or either."""
+    """Advise on commas in a number: digit grouping, a decimal comma, or either."""
     isGrouped, isDecimal = GROUPED.fullmatch(text), text.count(",") == 1 and isNumber(text.replace(",", "."))
     thousands, decimal = "pandas.read_csv(path, thousands=',')", "pandas.read_csv(path, decimal=',')"
     if isGrouped and isDecimal:
@@ -174,5 +174,5 @@ def textOf(value: object) -> str:
 
 
 def plainValue(value: object) -> Any:
-    """A number of numpy's as one of Python's."""
+    """Convert a numpy number to a Python number."""
     return value.item() if isinstance(value, np.generic) else value

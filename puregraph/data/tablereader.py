@@ -1,4 +1,4 @@
-"""TableReader: what a network reads of a table, as arrays: numbers, categories as codes, classes."""
+"""TableReader: convert the columns of a table to arrays for a network: numbers, codes of categories, classes."""
 
 from __future__ import annotations
 
@@ -25,28 +25,28 @@ if TYPE_CHECKING:
 FILLS: dict[str, Callable[[np.ndarray], Any]] = {"mean": np.nanmean, "median": np.nanmedian, "zero": lambda column: 0.0}
 ARGUMENTS = ("numbers", "categories", "classes", "fill", "scale", "quantities")
 FITTED = ("vocabulary", "fills", "means", "deviations", "gapped")
-FEW = 50  # rows up to which there may be a category for each
-MANY = 20  # classes; numbers with more different values than that are looked at before they are taken for classes
+FEW = 50  # rows up to which every row may have its own category
+MANY = 20  # classes; numbers with more distinct values are checked before they count as classes
 
 
 class TableReader(ForeignAttributes):
-    """Makes arrays of the columns of a table, the same way of the table that a network learns from and of later ones.
+    """Converts the columns of a table to arrays, in the same way for the training table and for later ones.
 
         reader = TableReader(numbers=["age", "income"], categories=["city"], classes="bought", fill="median")
         reader.fit("train.csv")
         trainer.train(reader.data("train.csv"), reader.target("train.csv"))
 
-    A table is the path of a CSV file, a dict of columns, or a DataFrame of pandas or polars. `fit` keeps the
-    categories, the classes, and what gaps are filled with; later tables change none of it.
+    A table is the path of a CSV file, a dict of columns, or a DataFrame of pandas or polars. `fit` stores the
+    categories, the classes, and the values that replace gaps; later tables do not change them.
 
     `numbers`     columns that become one array of float32; with `scale` less their mean, over their standard deviation
     `categories`  columns that become an array of codes each: 1, 2, ... numbers by their size, then texts; 0 is a gap,
-                  or a category that was not there, which a GraphWarning says. `sizes["city"]` codes, as
-                  `Embedder(sizes["city"], 8)` wants them
+                  or a category that `fit` has not seen, with a GraphWarning. There are `sizes["city"]` codes, for
+                  `Embedder(sizes["city"], 8)`
     `classes`     the column that is the target: classes 0, 1, ... in the same order, kept in `names`
     `quantities`  columns of numbers that are the target, as they are, instead of classes
-    `fill`        for gaps in numbers: the "mean" or the "median" of their column, or "zero". Left out, gaps are
-                  refused, and so are unknown categories. A gap among the classes always is
+    `fill`        the value for gaps in numbers: the "mean" or the "median" of their column, or "zero". Without it, gaps
+                  and unknown categories are refused. A gap among the classes is always refused
 
     Shapes    data {"numbers": (n, len(numbers)), category: (n,)}; target (n,) of classes, (n, k) of k quantities
     Raises    DataError naming the column, and the row whose value does not fit, counted from 1 below the names
@@ -105,7 +105,7 @@ class TableReader(ForeignAttributes):
         return self.known(self.classes) if self.classes is not None else []
 
     def fit(self, table: Any) -> TableReader:
-        """Learn categories, classes, means and what gaps are filled with from this table."""
+        """Learn categories, classes, means and the values for gaps from this table."""
         table = self.tableOf(table)
         vocabulary, gapped = {}, []
         for name in [*self.categories, *([] if self.classes is None else [self.classes])]:
@@ -127,7 +127,7 @@ class TableReader(ForeignAttributes):
             if column.gaps.all():
                 raise DataError(f"column '{name}': wanted at least one number, got gaps alone")
             column.float32(numbers)
-            isConstant = np.nanmin(numbers) == np.nanmax(numbers)  # whose deviation may be a rounding error
+            isConstant = np.nanmin(numbers) == np.nanmax(numbers)  # its deviation may be a rounding error
             fills.append(float(FILLS[self.fill or "zero"](numbers)))
             means.append(float(np.nanmin(numbers) if isConstant else np.nanmean(numbers)))
             deviations.append(1.0 if isConstant else float(np.nanstd(numbers)))
@@ -176,7 +176,7 @@ class TableReader(ForeignAttributes):
         return table
 
     def filled(self, table: Any, i: int) -> np.ndarray:
-        """A column of numbers, without gaps."""
+        """Return a column of numbers, with gaps filled."""
         column = columnFrom(table, self.numbers[i])
         numbers = column.numbers()
         if self.fill is None:
@@ -199,7 +199,7 @@ class TableReader(ForeignAttributes):
         return indices
 
     def warnOfUnknown(self, column: TableColumn, isUnknown: np.ndarray) -> None:
-        """Say which categories became code 0, and whether a network can have learnt anything for that."""
+        """Warn of the categories that became code 0, and if no training sample had that code."""
         if not isUnknown.any():
             return
         some, known = sorted(set(column.texts()[isUnknown].tolist()), key=inOrder), self.known(column.name)
@@ -248,7 +248,7 @@ class TableReader(ForeignAttributes):
 
 
 def checkSettings(reader: TableReader, settings: dict[str, Any]) -> None:
-    """Refuse what no `fit` of this reader gives.
+    """Refuse settings that `fit` of this reader cannot produce.
 
     Raises    ValueError naming the column and the entry
     """

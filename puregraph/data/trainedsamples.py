@@ -1,6 +1,6 @@
-"""Trained samples: which samples a network was trained on in earlier runs, as long as its weights are those left.
+"""Trained samples: remember the samples of earlier runs of a network, as long as its weights are unchanged.
 
-Of each sample a number is kept, by which equal ones are found among many.
+It stores a hash of each sample.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
     from puregraph.core.protocols import AnyArray
     from puregraph.graph.graph import Graph
 
-ELEMENTS = 64  # of each array that are read of a sample, from all over it
-MOST = 1 << 20  # samples beyond which they are not looked at
+ELEMENTS = 64  # most elements of a sample that are hashed, evenly spaced, per array
+MOST = 1 << 20  # most samples that are hashed
 MIXER = np.uint64(0x9E3779B97F4A7C15)  # an odd number of irregular bits: 2**64 by the golden ratio
-LOOKED = 16  # elements of each parameter by which other weights are recognised
+LOOKED = 16  # elements of each parameter in the checksum of weights
 
 
-# of each network the keys of samples, and the mark of its weights after them
+# by network, the hashes of its training samples, and the checksum of its weights after training
 TRAINED: WeakKeyDictionary[Any, tuple[np.ndarray, int]] = WeakKeyDictionary()
 
 
 def remember(net: Graph, source: Arrays | Stream, checks: Arrays | Stream | None) -> None:
-    """Note what a network was trained on in a run that was validated."""
+    """Store the hashes of a network's training samples, if the run has a validation."""
     keys = keysOf(source) if checks is not None else None
     if keys is not None:
         keys = np.union1d(keys, earlierKeys(net))[:MOST]
@@ -37,13 +37,13 @@ def remember(net: Graph, source: Arrays | Stream, checks: Arrays | Stream | None
 
 
 def earlierKeys(net: Graph) -> np.ndarray:
-    """The keys of what a network was trained on; none where its weights were set since then."""
+    """Return the hashes of the samples that a network was trained on; none if its weights have changed since."""
     keys, mark = TRAINED.get(net, (np.zeros(0, np.uint64), None))
     return keys if mark is None or mark == weightsMark(net) else np.zeros(0, np.uint64)
 
 
 def weightsMark(net: Graph) -> int:
-    """A number that is another one where weights in memory were set or trained."""
+    """Return a checksum of a network's weights in memory."""
     mark = 0
     for param in net.params.values():
         x = param.array  # without a lease
@@ -53,14 +53,14 @@ def weightsMark(net: Graph) -> int:
 
 
 def keysOf(source: Arrays | Stream | None) -> np.ndarray | None:
-    """The keys of the samples of arrays, data and targets together; None of batches."""
+    """Return a hash per sample, of data and targets together; None for a stream of batches."""
     return sampleKeys([*source.data, *source.target]) if isinstance(source, Arrays) else None
 
 
 def sampleKeys(arrays: Sequence[AnyArray]) -> np.ndarray | None:
-    """A number for each sample, the same for samples that are equal in all arrays where they are looked at.
+    """Return a hash per sample, of up to ELEMENTS elements of each array.
 
-    None where an array is elsewhere than in memory, holds other things than numbers, or has too many samples.
+    None if an array is not a numpy array of numbers, or if there are too many samples.
     """
     if not arrays or any(type(x) is not np.ndarray or x.dtype.kind not in "biuf" for x in arrays):
         return None
