@@ -69,7 +69,7 @@ def plain(value: Any, name: str) -> Any:
     except (ValueError, TypeError, RuntimeError) as error:
         hint = objectHint(value, name)
         why = "" if hint else f": {error}"
-        raise DataError(f"{name}: wanted an array or a list of arrays, got what makes none{why}{hint}") from None
+        raise DataError(f"{name}: wanted an array or a list of arrays, got values that make none{why}{hint}") from None
 
 
 def kindHint(value: object, array: AnyArray, what: str) -> str:

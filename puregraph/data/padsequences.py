@@ -57,7 +57,7 @@ def arrayFrom(sequence: Any, i: int) -> np.ndarray:
     try:
         array = np.asarray(device.toHost(sequence) if device.isDeviceArray(sequence) else sequence)
     except ValueError as error:
-        raise DataError(f"padded: sequence {i}: wanted an array (t, ...), got what makes none: {error}") from None
+        raise DataError(f"padded: sequence {i}: wanted an array (t, ...), got values that make none: {error}") from None
     if array.ndim == 0 or not isNumeric(array.dtype):
         raise DataError(
             f"padded: sequence {i}: wanted numbers along time, got shape {show(array.shape)} of {array.dtype}"

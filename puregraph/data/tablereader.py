@@ -125,7 +125,7 @@ class TableReader(ForeignAttributes):
             column = columnFrom(table, name)
             numbers = column.numbers()
             if column.gaps.all():
-                raise DataError(f"column '{name}': wanted at least one number, got gaps alone")
+                raise DataError(f"column '{name}': wanted at least one number, got only gaps")
             column.float32(numbers)
             isConstant = np.nanmin(numbers) == np.nanmax(numbers)  # its deviation may be a rounding error
             fills.append(float(FILLS[self.fill or "zero"](numbers)))

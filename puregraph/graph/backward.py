@@ -63,7 +63,7 @@ class Gradient(Module):
 
     @CachedProperty
     def readsData(self) -> list[bool]:
-        """For each gradient, argument and output, whether the rule reads its data or only its shape."""
+        """For each gradient, argument and output, True if the rule reads its data, False if at most its shape."""
         of = self.of
         reads = of.reads if isOwn(self.rule, of) else getattr(self.rule, "reads", None)
         inputs = inputNames(of, len(self.needed) - len(of.ruleNames))
@@ -71,7 +71,7 @@ class Gradient(Module):
         return [name is None or reads is None or name in reads for name in names]
 
     def complete(self, values: tuple) -> Any:
-        """The values with None in place of those that are absent."""
+        """Return the values with None inserted for absent ones."""
         if self.present is None:
             return values
         left = iter(values)
@@ -225,7 +225,7 @@ class BackwardGraph(Graph):
         return needs
 
     def grow(self, module: Module, parents: Parents, name: str) -> Node:
-        """A new node, named after the value it belongs to, dots and all."""
+        """Make a node with the name of its value, which may contain dots."""
         node = Node(module, parents)
         node.rename = name
         weakenReader(node)
@@ -236,7 +236,7 @@ class BackwardGraph(Graph):
         return module.wants(param)
 
     def seed(self, index: int) -> Node:
-        """The input for the gradient of one output; a value that is an output twice has two."""
+        """Make the input node for the gradient of one output; a value that is an output twice has two."""
         flat = self.forwardSteps
         number = self.targets[index]
         again = f"[{index}]" if number in self.targets[:index] else ""
@@ -245,7 +245,7 @@ class BackwardGraph(Graph):
         return node
 
     def warnLeftOut(self) -> None:
-        """A seed that leads to no gradient is no mistake: nothing that is wanted depends on that output."""
+        """Give no warning: an output gradient may be unused, if no wanted gradient depends on it."""
 
     def total(self, number: int) -> Edge | None:
         """The edge with the summed gradient of a value; None if no gradient reaches it."""
@@ -265,7 +265,7 @@ class BackwardGraph(Graph):
         return node
 
     def taken(self, step: GraphStep, module: Gradient, grads: list[Edge | None]) -> list[Edge | None]:
-        """The edges of the arguments and outputs of a step, which its gradient rule takes."""
+        """Return the edges of a step's arguments and outputs, which its gradient rule takes."""
         return [self.value(n) for n in (*step.args, *step.outs)]
 
     def value(self, number: int) -> Edge | None:
@@ -330,7 +330,7 @@ class BackwardGraph(Graph):
         return inputs, list(params.values())
 
     def show(self, results: list[AnyArray], inputs: list[AnyArray | None]) -> None:
-        """Give every forward node, in `grad`, the gradient of its inputs; None where there is none."""
+        """Set `grad` of every forward node to the gradient of its inputs; None if there is none."""
         for node, count, routes in self.shown:
             grads = [None] * count
             for argument, number in routes:
@@ -392,13 +392,13 @@ def behind(edges: list[Edge]) -> list[Node]:
 
 
 def argumentNames(module: Module, count: int) -> list[str]:
-    """A name of its own for each of `count` arguments: inputs, numbered where they share one, then parameters."""
+    """Return unique names for `count` arguments: inputs, numbered if they share a name, then parameters."""
     names = [*inputNames(module, count - len(module.ruleNames)), *module.ruleNames]
     return [f"{name}{i}" if names.count(name) > 1 else name for i, name in enumerate(names)]
 
 
 def readsOf(step: GraphStep) -> list[int]:
-    """The values whose data a step of a backward graph reads; of others its rule takes the shape at most."""
+    """Return the values whose data a step of a backward graph reads; of others it reads at most the shape."""
     module = step.module
     flags = getattr(module, "readsData", repeat(True))
     return list(compress(step.args, compress(flags, getattr(module, "present", None) or repeat(True))))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def checkValues(data: list[AnyArray], title: str) -> None:
-    """Inputs are values that may flow through a graph; a tensor or a table of another library is none.
+    """Refuse inputs that may not flow through a graph, such as tensors or tables of other libraries.
 
     Raises    DataError
     """
@@ -31,7 +31,7 @@ def checkValues(data: list[AnyArray], title: str) -> None:
 
 
 def checkInputTypes(data: list[AnyArray], steps: Steps, rows: list[StepShapes], dtype: Any) -> None:
-    """Inputs fit every shape rule, and have the dtype that the graph computes in, or the one that they declare.
+    """Check that inputs fit every shape rule, and have the dtype that the graph computes in, or the declared one.
 
     Raises    ShapeError or DtypeError naming the node
     """
@@ -100,7 +100,7 @@ def isOfData(said: list[Shape | None], shapes: list[tuple[int, ...] | None]) -> 
 
 
 def boundIn(sizes: dict[str, int], shape: Shape) -> str:
-    """The values of the symbols in a shape, as a message says them."""
+    """Format the values of the symbols in a shape for a message."""
     known = [f"{name} = {sizes[name]}" for name in symbols(shape) if name in sizes]
     return f" with {', '.join(known)}" if known else ""
 

@@ -33,7 +33,7 @@ class Derived(DerivedKind, Module):
 
     kind = "derived parameter"
     made = True
-    passesStraight = False  # whether the gradient takes something for a constant that is none
+    passesStraight = False  # True if the gradient treats a non-constant value as constant
     gives = ""
 
     def __init__(self, of: Any, **settings: Any):
@@ -53,7 +53,7 @@ class Derived(DerivedKind, Module):
 
     @classmethod
     def described(cls, shape: tuple[int, ...], settings: dict[str, Any]) -> Any:
-        """One with these settings and no arrays yet, which a file brings."""
+        """Make one with these settings and without arrays, to be loaded from a file."""
         derived = cls.__new__(cls)
         Module.__init__(derived)
         vars(derived).update(settings=settings, shape=shape, initArgs=((), {}))
@@ -61,7 +61,7 @@ class Derived(DerivedKind, Module):
         return derived
 
     def begin(self) -> None:
-        """Set attributes beside settings and arrays, if there are any."""
+        """Set further attributes besides settings and arrays; none by default."""
 
     @classmethod
     def on(cls, net: Any, pattern: str = "*.W", **settings: Any) -> int:
@@ -107,13 +107,13 @@ class Derived(DerivedKind, Module):
         return self.size * self.dtype.itemsize
 
     def materialize(self) -> Any:
-        """The array, computed now."""
+        """Compute the array."""
         result = forwardRule(self, self.ruleValues(), 0)
         return result[0] if type(result) is tuple else result
 
     @property
     def array(self) -> Any:
-        """The array as it is now; states stay as they are."""
+        """The current array; computing it changes no state."""
         return self.outputs()[0]
 
     def refuseData(self, value: Any) -> None:
@@ -126,8 +126,8 @@ class Derived(DerivedKind, Module):
     data: Any = property(lambda self: self.array, refuseData, doc="The array as it is now.")
 
     def outputs(self) -> tuple[Any, ...]:
-        """The outputs of the rule in evalMode, in which it changes no state."""
-        attributes = vars(self)  # past what says that something has changed
+        """Compute the outputs of the rule in evalMode, in which it changes no state."""
+        attributes = vars(self)  # bypasses __setattr__, which would set a new version
         before = self.isTraining
         attributes["isTraining"] = False
         try:
@@ -162,7 +162,7 @@ class Derived(DerivedKind, Module):
         return f"{type(self).__name__}({', '.join(settings)})"
 
     def baked(self) -> Param:
-        """A Param that holds the array as it is now."""
+        """Return a Param with the current array."""
         param = Param(self.shape, dtype=self.dtype)
         param.adopt(self.array.copy())
         return param

@@ -25,7 +25,7 @@ class Context:
     `form` has the inputs as passed: by position or name, with Variables inside, or with holes for a graph's nodes.
     """
 
-    flows = True  # from a forward graph to a separate backward graph
+    flows = True  # may be passed from a forward graph to a separate backward graph
 
     def __init__(self, needs: tuple[bool, ...], form: tuple = ()):
         self.needs_input_grad, self.form = needs, form
@@ -45,11 +45,11 @@ class Context:
 
     @property
     def saved_tensors(self) -> tuple:
-        """The same under the name that PyTorch has for it."""
+        """The same as `saved_variables`, under PyTorch's name."""
         return self.saved_variables
 
     def mark_dirty(self, *inputs: Any) -> None:
-        """Refused: an input is read by others."""
+        """Raise an error, because other nodes read the inputs."""
         raise AutoDiffException(
             "mark_dirty: an input is not written into; write into a copy, np.copy(x), and return it"
         )
@@ -71,7 +71,7 @@ class Context:
 
 
 class FunctionType(ABCMeta):
-    """The type of Functions. A node of the tape is an instance of Function, and of the Function that made it."""
+    """The metaclass of Functions. A tape node is an instance of Function, and of the Function that made it."""
 
     def __instancecheck__(cls, value: object) -> bool:
         if not hasattr(type(value), "next_functions"):
@@ -81,7 +81,7 @@ class FunctionType(ABCMeta):
 
 
 class Function(metaclass=FunctionType):
-    """An operation with a gradient of its own.
+    """An operation with its own gradient.
 
         class Cube(Function):
             @staticmethod
@@ -211,7 +211,7 @@ def isKeyword(part: Any) -> bool:
 
 
 def holes(value: Any, nodes: list[Any]) -> Any:
-    """An input with a hole for every Node in it; the nodes go to `nodes`."""
+    """Return an input with a hole in place of every Node, which is appended to `nodes`."""
     if isinstance(value, Node) or type(value) is tuple and len(value) == 2 and isinstance(value[0], Node):
         nodes.append(value)
         return HOLE
@@ -255,19 +255,19 @@ def filled(value: Any, values: Iterator[Any]) -> Any:
 
 
 def copied(value: Any) -> Any:
-    """An input with lists and dicts of its own, so that what happens to the given ones later changes nothing."""
+    """Return an input with copies of its lists and dicts, so that later changes of these have no effect."""
     return within(value, copied)
 
 
 def within(value: Any, change: Callable[[Any], Any]) -> Any:
-    """An input with what it holds changed, if it is a list, a tuple or a dict."""
+    """Apply `change` to the elements of an input that is a list, a tuple or a dict."""
     if type(value) is dict:
         return {key: change(v) for key, v in value.items()}
     return type(value)([change(v) for v in value]) if type(value) in (list, tuple) else value
 
 
 def writeRefusal(error: ValueError, label: str, what: str) -> Exception:
-    """The error to raise for one in a Function: a sentence where it wrote into an array that others read."""
+    """Return an error of a Function, or one that explains that it wrote to an array that others read."""
     if "read-only" not in str(error):
         return error
     refusal = PuregraphError(f"{label} writes into {what}, which other nodes read: write into a copy, np.copy(x)")
@@ -294,20 +294,20 @@ def outputsOf(function: type[Function], result: Any) -> tuple:
 
 
 def resultText(label: str, result: Any) -> str:
-    """The message for a `forward` that returns what is no value, such as a list of arrays."""
+    """Return the message for a `forward` that returns an invalid value, such as a list of arrays."""
     kind = "None" if result is None else f"a {type(result).__name__}"
     return f"{label}.forward returned {kind}: return an array, or a tuple of arrays for several outputs"
 
 
 def listText(label: str) -> str:
-    """The message for a `backward` that returns a list, which is no gradient of an array."""
+    """Return the message for a `backward` that returns a list in place of an array's gradient."""
     return f"{label}.backward returned a list: return an array, or a tuple with one gradient per input of forward"
 
 
 class FunctionCall(Module):
-    """y = f(x, ...): a Function as a Module. Its context is a hidden output, so one Function may stand at many nodes.
+    """y = f(x, ...): a Function as a Module. Its context is a hidden output, so many nodes may use one Function.
 
-    `form` shows where among the Function's inputs the node's stand, if there is more than those.
+    `form` has the positions of the node's inputs among those of the Function, if the Function has others, too.
 
     Shapes    as the Function's `dataShapeFrom` says
     Source    `Function`

@@ -197,7 +197,7 @@ class Graph(NodeGraph):
         """Check shapes and dtypes once per combination; return the rows whose results are still unchecked."""
         try:
             key: Any = tuple([(type(x), x.shape, x.dtype) for x in data])
-        except AttributeError:  # a value other than an array
+        except AttributeError:  # a value that is not an array
             key = tuple([(shapeOf(x), getattr(x, "dtype", type(x))) for x in data])
         if key in self.checked:
             return self.checked[key]
@@ -241,7 +241,7 @@ class Graph(NodeGraph):
         self.grad = None if not updGrad else inputs[0] if len(inputs) == 1 else inputs
 
     def backwardGraph(self, updGrad: bool = True, updParamGrads: bool = True, steps: Steps | None = None) -> Any:
-        """The backward pass of this graph as a graph: made once for each mode, and used by `backward`."""
+        """Return the backward pass of this graph as a graph: made once for each mode, and used by `backward`."""
         steps = steps or self.steps()
         wanted = tuple([step.module.isTraining for step in steps.items])
         params = [getattr(module, name) for _, module, name in steps.params]
@@ -262,7 +262,7 @@ class Graph(NodeGraph):
 
     @property
     def isTraining(self) -> bool:
-        """The mode that was set last; to set it is to set that of every module inside."""
+        """The mode that was set last; setting it sets the mode of every module inside."""
         return vars(self).get("isTraining", True)
 
     @isTraining.setter

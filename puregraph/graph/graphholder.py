@@ -1,4 +1,4 @@
-"""GraphHolder: a Module that runs graphs of its own inside its rules, and has their parameters by their paths."""
+"""GraphHolder: a Module that runs graphs inside its rules, and has their parameters by their paths."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from puregraph.core.protocols import AnyArray
 
-Location = tuple[Module, str]  # a module, and the name of a parameter or state of its own
+Location = tuple[Module, str]  # a module, and the attribute name of a parameter or state
 
 
 class GraphHolder(Module):
@@ -85,7 +85,7 @@ class GraphHolder(Module):
         return any(m.wants(param) for m, name in self.locations.values() if getattr(m, name) is param)
 
     def numbered(self, steps: Steps, stored: dict[str, AnyArray]) -> dict[int, AnyArray]:
-        """The arrays of parameters and states, given by their names here, by their numbers in the steps of a graph."""
+        """Convert arrays by their names here to arrays by their value numbers in the steps of a graph."""
         arrays = {id(getattr(self, name)): array for name, array in stored.items()}
         numbers = {number: id(getattr(module, name)) for number, module, name in steps.params}
         return {n: arrays[key] for n, key in numbers.items() if key in arrays}
@@ -99,7 +99,7 @@ class GraphHolder(Module):
 
     @property
     def isTraining(self) -> bool:
-        """The mode that was set last; to set it is to set that of all that is held."""
+        """True if all held graphs and modules are in trainMode; setting it sets their modes."""
         return all(part.isTraining for part in self.held.values())
 
     @isTraining.setter

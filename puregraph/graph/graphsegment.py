@@ -1,4 +1,4 @@
-"""Graph segment: steps of a graph that follow each other, as a graph of their own, with its modules and paths."""
+"""Graph segment: consecutive steps of a graph as a separate graph, with the same modules and paths."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from puregraph.graph.input import Input
 from puregraph.graph.node import Node
 from puregraph.graph.steps import ABSENT, GraphStep, Steps
 
-Reader = tuple[int, int]  # the index of a step and that of one of its arguments; behind the last step, of an output
+Reader = tuple[int, int]  # the index of a step, and of its argument; after the last step, of an output
 
 
 class Crossing(NamedTuple):
-    """A value that segments are given, by number, and who reads it there or behind."""
+    """A value that crosses a cut, by number, and its readers after the cut."""
 
     number: int
     readers: tuple[Reader, ...]
@@ -108,9 +108,9 @@ def segmentFrom(crossings: Crossings, begin: int, end: int, name: str | None = N
 
 
 def nodeOf(step: GraphStep, sources: Sequence[Edge | None]) -> Node:
-    """A node of a step's module that takes these; what follows an argument that is left out is given by name."""
+    """Make a node of a step's module with these sources; arguments after an omitted one are passed by name."""
     count = next((i for i, edge in enumerate(sources) if edge is None), len(sources))
     named = {step.module.arguments[i]: edge for i, edge in enumerate(sources) if i > count and edge is not None}
     node = Node(step.module, list(sources[:count]), keywords=named)
-    node.rename, node.ruleName = step.path, step.node.rule  # a path has dots, which no name that is given may have
+    node.rename, node.ruleName = step.path, step.node.rule  # the constructor refuses names with dots
     return node

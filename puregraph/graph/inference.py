@@ -118,8 +118,8 @@ def hiddenTypes(module: Module, dtypes: Sequence[object]) -> list[np.dtype | Non
 
 
 def inputTypes(steps: Steps, real: Any) -> list[Any]:
-    """The dtype that each input is to have: what an Input declares, integers for indices and booleans for masks, also
-    through steps that keep the dtype; else the float that the graph computes in."""
+    """Return the dtype that each input should have: the declared one; integers for indices and booleans for masks, also
+    through steps that keep the dtype; otherwise the float that the graph computes in."""
     asked: dict[int, Any] = {}
     for step in reversed(steps.items):
         module, numbers = step.module, step.args[: step.inputs]
@@ -220,7 +220,7 @@ def locate(fault: Fault, step: GraphStep, steps: Steps) -> Fault:
 
 
 def checkRule(result: Shape | list[Shape], step: GraphStep) -> None:
-    """A shape rule gives a tuple, or a list of as many tuples as there are outputs."""
+    """Check that a shape rule returns a tuple, or a list with one tuple per output."""
     outs = result if isinstance(result, list) else [result]
     if not all(isinstance(s, tuple) for s in outs) or len(outs) != len(step.visible):
         wanted = "a tuple" if len(step.visible) == 1 else f"a list of {len(step.visible)} tuples"

@@ -49,7 +49,7 @@ class Input(Module):
         return self
 
     def followFloats(self, usual, dtype):
-        """As for `calcMode`: floats of any width become another one."""
+        """Convert a declared floating dtype, of any width, as `calcMode` does."""
         self.calcMode(dtype)
 
     def dataShapeFrom(self, x):

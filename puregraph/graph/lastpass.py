@@ -1,4 +1,4 @@
-"""Lastpass: one forward pass, checks that nothing was changed since, and what the pass back through it leaves."""
+"""Lastpass: one forward pass, the checks that its values are unchanged, and the gradients of its backward pass."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Pass(NamedTuple):
     saved: list[tuple[int, Any, Any]]
 
     def check(self) -> None:
-        """Going backward through a pass is right as long as all is as it was then.
+        """Check that modes, and the values that gradient rules read, are unchanged since the forward pass.
 
         Raises    PuregraphError if the mode of a module has changed since, or what gradient rules read was modified
         """
@@ -61,7 +61,7 @@ def storeGrads(
     scale: float,
     momentum: float,
 ) -> list[AnyArray | None]:
-    """Store the parameter gradients; return the input gradients, in memory of their own."""
+    """Store the parameter gradients; return the input gradients, in their own memory."""
     taken = {id(g) for g in grads}
     for param, new in paramGrads:
         param.store(new, scale, momentum, alias=id(new) in taken)

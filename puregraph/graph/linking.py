@@ -33,7 +33,7 @@ def edgesOf(output: Parents) -> list[tuple[Node, int]]:
 
 
 def checkInputs(inputs: list[Node]) -> None:
-    """The inputs of a graph are nodes without parents, each given once.
+    """Check that the inputs of a graph are nodes without parents, without repeats.
 
     Raises    GraphError naming the one that is not
     """
@@ -51,7 +51,7 @@ def checkInputs(inputs: list[Node]) -> None:
 
 
 def checkReached(nodes: list[Node], inputs: list[Node]) -> None:
-    """Every node that takes arguments has parents, or is an input.
+    """Check that every node that takes arguments has parents, or is an input.
 
     Raises    GraphError naming those that no input reaches
     """
@@ -65,7 +65,7 @@ def checkReached(nodes: list[Node], inputs: list[Node]) -> None:
 
 
 def warnLeftOut(nodes: list[Node], inputs: list[Node], outputs: list[Node]) -> None:
-    """Name the first nodes of branches that lead to no output, once, unless another graph has use for them."""
+    """Warn once of the first nodes of branches that lead to no output, unless another graph uses them."""
     inside, ends = set(nodes), set(outputs)
     out = [n for n in inputs if n not in inside]
     out += [link.node for n in nodes if n not in ends for link in n.fwds if link.node not in inside]

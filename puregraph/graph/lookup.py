@@ -12,9 +12,9 @@ from puregraph.graph.steps import GraphStep, Steps
 
 
 def nodeNamed(graph: Any, name: str) -> Node:
-    """The node of a path.
+    """Return the node at a path.
 
-    Raises    GraphError listing names that come near
+    Raises    GraphError listing similar names
     """
     for node, path in graph.paths.items():
         if path == name:
@@ -62,8 +62,8 @@ def few(names: Sequence[str], most: int = 4) -> str:
 
 
 def nearest(name: str, known: list[str], count: int = 6) -> list[str]:
-    """The names most like a mistaken one, of many only those that begin or end as it does."""
-    import difflib  # only when something is wrong
+    """Return the names most similar to a mistaken one; among many, only those with a common beginning or end."""
+    import difflib  # imported only for an error
     from os.path import commonprefix
 
     if len(known) > 100 or len(name) > 200:

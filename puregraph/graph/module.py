@@ -38,13 +38,13 @@ PARAMETER = (
     Stored,
     DerivedKind,
     type(None),
-)  # what rules take: a Param, a State, or one that was left out
+)  # valid values of a parameter attribute: None is an omitted one
 OFPARAMS = "it belongs to parameters: set it on each of net.params.values(), or learnRate on the optimizer"
 OFARRAYS = "an array of parameters is set by its name, such as fc.{}.data"
 
 
 class Inputs(NamedTuple):
-    """The inputs of a module: their names in order, which may be left out, and whether there may be any number."""
+    """The inputs of a module: their names in order, the optional ones, and True if there may be any number."""
 
     names: tuple[str, ...]
     optional: tuple[str, ...] = ()
@@ -83,7 +83,7 @@ class Signature(NamedTuple):
 
 @cache
 def signature(rule: Rule) -> Signature:
-    """Read once, from its text, what an `updateData` takes."""
+    """Return the signature of an `updateData`, which is read once."""
     positional, optional, variadic = [], [], None
     parameters = list(inspect.signature(rule).parameters.values())[1:]
     for p in parameters:
@@ -97,7 +97,7 @@ def signature(rule: Rule) -> Signature:
 
 
 class LastCall:
-    """The last call of a module that was used on arrays. A Node would hold the module, which holds this: a cycle."""
+    """The last call of a module on arrays. It is not a Node, which would make a reference cycle with the module."""
 
     __slots__ = ("data", "grad", "values")
 
@@ -106,10 +106,10 @@ class LastCall:
 
 
 class KeepsLastCall:
-    """A module that keeps its last call on arrays; copies and files do not."""
+    """A module that stores its last call on arrays; copies and files do not contain it."""
 
     lastCall: LastCall | None = None
-    operator: str | None = None  # of ONNX, if it was read as this module alone
+    operator: str | None = None  # the ONNX operator that was read as this module alone
 
     @property
     def data(self) -> Any:
@@ -183,12 +183,12 @@ class Module(KeepsLastCall, KeepsInitArgs, Parameterized):
         **dict.fromkeys(("weight", "weights", "kernel"), OFARRAYS.format("W")),
         **dict.fromkeys(("bias", "biases"), OFARRAYS.format("b")),
     }
-    name: str | None = None  # as it is where a constructor forgets `super().__init__(name)`
-    isGraph = False  # whether it is nodes between inputs and outputs, which unfold into steps
+    name: str | None = None  # the default if a constructor does not call `super().__init__(name)`
+    isGraph = False  # True for a graph, which is flattened into steps
     unversioned = frozenset(("lastCall", "data", "grad"))
 
     def __init_subclass__(cls, **options: object) -> None:
-        """Constructors have their annotated arguments checked, and shape rules get symbols as Dims, not as texts."""
+        """Wrap constructors to check annotated arguments, and shape rules to receive symbols as Dims, not as texts."""
         super().__init_subclass__(**options)
         if "__init__" in vars(cls):
             cls.__init__ = checked(cls.__init__)  # type: ignore[method-assign]
@@ -290,7 +290,7 @@ class Module(KeepsLastCall, KeepsInitArgs, Parameterized):
         return Inputs(free, tuple([n for n in optional if n in free]) if optional else ())
 
     def checkAbsent(self, name: str, value: object) -> None:
-        """Refuse anything but a parameter or state in place of one that was left out."""
+        """Refuse anything but a parameter or state in place of an omitted one."""
         isLeftOut = name in vars(self) and name in signature(type(self).updateData).names
         if isLeftOut and not isinstance(value, PARAMETER):
             raise UnknownAttributeError(successorText(self, name, "parameter that was left out", value))
@@ -343,7 +343,7 @@ class Module(KeepsLastCall, KeepsInitArgs, Parameterized):
         tracer = tracerOf(data)
         if tracer is not None:
             return tracer.handle(self, data, {})
-        attributes = vars(self)  # what is set in every call is set past what looks for misspelt names
+        attributes = vars(self)  # bypasses __setattr__, for speed
         attributes["lastCall"] = None
         node = Node(self)
         node.updateData(list(data) if len(data) != 1 else data[0])
@@ -408,7 +408,7 @@ def unpacked(result: Any) -> Any:
 
 
 def withDims(rule: Rule) -> Rule:
-    """A shape rule whose symbols may be given as plain texts."""
+    """Wrap a shape rule to accept symbols as plain texts."""
 
     @functools.wraps(rule)
     def shapeRule(self: Module, *shapes: Any, **options: Any) -> Any:
@@ -453,9 +453,9 @@ def holdsNode(value: object) -> bool:
 
 
 def refuseNodes(cls: type, args: tuple) -> None:
-    """Refuse Nodes where a module is made, before the arguments that it is made with.
+    """Refuse Nodes among constructor arguments, before these are checked.
 
-    Raises    GraphError saying how a module is called
+    Raises    GraphError with an example of the correct call
     """
     nodes = list(takewhile(holdsNode, args))
     if nodes:
@@ -487,6 +487,6 @@ def checkGrads(grad: Any, outputs: list[Any], label: str) -> list[Any]:
 
 
 def shapesOf(values: Any) -> list[Shape]:
-    """Shapes as a user gives them: one shape, or a list of them."""
+    """Return the shapes of a single value, or a list for several."""
     many = isinstance(values, list) and all(isinstance(v, (tuple, list)) for v in values)
     return [asShape(v) for v in values] if many else [asShape(values)]

@@ -41,7 +41,7 @@ NUMERIC = (
     "puregraph.modules.",
     "puregraph.modules.costs.",
     "puregraph.graph.pointwise",
-)  # what computes with numbers alone
+)  # modules that compute only with numbers
 
 
 def refuseLarge(error: Exception, module: Module, inputs: Sequence[Any], path: str, label: str) -> None:
@@ -52,7 +52,7 @@ def refuseLarge(error: Exception, module: Module, inputs: Sequence[Any], path: s
         needOutputs(module, *([getattr(x, key, None) for x in inputs] for key in ("shape", "dtype")))
     except ShapeError as fault:
         raise located(fault, path, label) from None
-    except Exception:  # the rule's own error says why
+    except Exception:  # the rule's own error is raised
         return
 
 
@@ -77,7 +77,7 @@ class Node(LinkedNode):
         rule: str | None = None,
         keywords: dict[str, Any] | None = None,
     ):
-        self.made: Any = None  # what `data` gives, as others may not have it: gradient rules read it later
+        self.made: Any = None  # the output; `data` returns a read-only view, because gradient rules read it later
         self.grad: Any = None
         self.values: Applied | None = None
         self.inshapes: list[Any] = []
@@ -98,7 +98,7 @@ class Node(LinkedNode):
         Node.traverseForward(self, visit)
 
     def updateData(self, data: Any) -> None:
-        """Apply the module to `data` (a node with parents takes theirs) and keep the outputs in `data`.
+        """Apply the module to `data` (with parents: to their outputs), and store the outputs in `data`.
 
         The gradient of an earlier pass is forgotten.
 
@@ -249,10 +249,10 @@ class Node(LinkedNode):
     ) -> None:
         """Compute the gradients of the module's parameters and inputs from its output gradient.
 
-        `grad`      the output gradient of a node without readers; one with readers takes theirs, `buildOutGrad`
+        `grad`      the output gradient of a node without readers; with readers, `buildOutGrad` sums theirs
         `updGrad`   whether to compute the input gradient; a node with parents always does, because they need it
-        `momentum`  as in `backward`, for this node alone: in a walk where a module stands at several nodes, 1.0 adds up
-                    their gradients and 0.0 leaves that of the last node; `backward` adds up in either case
+        `momentum`  as in `backward`, but for this node alone: if several nodes in a walk share a module, 1.0 adds their
+                    gradients and 0.0 keeps that of the last node; `backward` always adds them
 
         Raises    PuregraphError if there was no forward pass, or the module's mode has changed since
         """
@@ -261,7 +261,7 @@ class Node(LinkedNode):
         self.pullBack(grad, updParamGrads, updGrad or bool(self.bwds), scale, momentum)
 
     def pullBack(self, grad: Any, updParamGrads: bool, updGrad: bool, scale: float, momentum: float) -> None:
-        """Run the gradient rule on this output gradient, whatever readers have, and store what it gives."""
+        """Run the gradient rule on this output gradient, regardless of readers, and store its results."""
         if self.values is None:
             raise PuregraphError(f"at '{self.name}' ({self.label}): backward needs a forward pass first")
         self.values.check(self.module, self.name)
@@ -315,7 +315,7 @@ class Node(LinkedNode):
         for (node, slot), new in self.routed(grad):
             totals = table.setdefault(node, [None] * len(node.module.outputNames))
             if new is not None and slot < len(totals):
-                isFirst = totals[slot] is None or type(new) is tuple  # shapes of one output are equal
+                isFirst = totals[slot] is None or type(new) is tuple  # gradients of one output have the same shape
                 totals[slot] = new if isFirst else accumulate(totals[slot], new)
         return {node: totals[0] if len(totals) == 1 else totals for node, totals in table.items()}
 
@@ -349,12 +349,12 @@ class Node(LinkedNode):
 
 
 def located(error: ShapeError, path: str, label: str, source: str = "") -> ShapeError:
-    """The same error, with the location of every fault that has none yet."""
+    """Return the same error, with a location for every fault without one."""
     return ShapeError(*(atNode(fault, path, label, source) for fault in error.faults))
 
 
 def atNode(fault: Fault, path: str, label: str, source: str = "") -> Fault:
-    """A fault with the node that it is at, if it has none yet."""
+    """Return a fault with its node, unless it already has one."""
     path = f"{path}.{fault.path}" if fault.path else path
     return fault._replace(path=path, module=fault.module or label, source=fault.source or source)
 
@@ -373,7 +373,7 @@ def isNothing(grad: Any) -> bool:
 
 
 def shapeAt(node: Node, slot: int, shapes: dict) -> Shape:
-    """The shape of one output of a node, be it a hidden one."""
+    """Return the shape of one output of a node, including hidden ones."""
     shape, count = lookup(shapes, node), len(node.module.outputNames)
     if slot >= count:
         return node.module.hiddenShapeFrom(*node.inshapes)[slot - count]

@@ -33,7 +33,7 @@ class NodeGraph(Module):
     """
 
     isGraph = True
-    last: Any = None  # the Pass that `backward` belongs to
+    last: Any = None  # the last Pass, for `backward`
     data: Any = None
     grad: Any = None
 
@@ -45,7 +45,7 @@ class NodeGraph(Module):
         self.link(inputs, outputs)
 
     def link(self, inputs: Any, outputs: Any) -> None:
-        """Find the nodes between inputs and outputs, name them, and forget what was known of older ones."""
+        """Find and name the nodes between inputs and outputs, and clear cached data of previous ones."""
         self.inputs: list[Node] = list(inputs) if isinstance(inputs, (list, tuple)) else [inputs]
         self.outputs = [e for o in asList(outputs) for e in edgesOf(o)]
         checkInputs(self.inputs)
@@ -54,7 +54,7 @@ class NodeGraph(Module):
         self.paths = namesFor(self.nodes)
         for node in self.nodes:
             if node.bwds:
-                _ = node.sources  # every argument given once: a wrong count is named now, not in the first pass
+                _ = node.sources  # raises an error for missing or repeated arguments now, not in the first pass
         self.warnLeftOut()
         self.version += 1
         self.cache: dict[int, tuple[tuple, Steps]] = {}
@@ -67,19 +67,19 @@ class NodeGraph(Module):
         self.forget()
 
     def warnLeftOut(self) -> None:
-        """Name the first nodes of branches that lead to no output here, unless another graph has use for them."""
+        """Warn of the first nodes of branches that lead to no output, unless another graph uses them."""
         warnLeftOut(self.nodes, self.inputs, [node for node, _ in self.outputs])
 
     def __getattr__(self, name: str) -> Any:
-        """Raises    AttributeError, for the name of a node with how its module is found"""
+        """Raises    AttributeError, for the name of a node with the way to access its module"""
         if name in vars(self).get("paths", {}).values():
             raise UnknownAttributeError(
                 f"{type(self).__name__!r} object has no attribute {name!r}; net[{name!r}] is that module"
             )
-        return super().__getattribute__(name)  # which raises what it raised
+        return super().__getattribute__(name)  # raises the original error
 
     def insteadOf(self, name: str, value: Any) -> str:
-        """Suggest how to replace the module of this name, as setting an attribute does elsewhere."""
+        """Suggest how to replace the module of this name, for users who set it as an attribute."""
         if not isinstance(value, Module) or name not in self.paths.values():
             return ""
         if hasattr(type(self), "__setitem__"):
@@ -160,11 +160,11 @@ class NodeGraph(Module):
 
     @property
     def ties(self) -> dict[str, str]:
-        """Further names of arrays that are used by several modules, and the path that each is stored under."""
+        """The additional names of shared arrays, each with the path under which the array is stored."""
         return {path: owner for kind in ("params", "states") for path, _, owner in self.stored(kind) if owner != path}
 
     def stored(self, kind: str) -> Iterator[tuple[str, Any, str]]:
-        """(path, array, the path that it is stored under) wherever a module has one."""
+        """Yield (path, array, the path under which it is stored) for every use of an array by a module."""
         owners: dict[int, str] = {}
         for step in self.steps().items:
             handed = {name for name, _ in step.handed} if step.computed else ()
@@ -201,7 +201,7 @@ class NodeGraph(Module):
         return self.mode(False)
 
     def mode(self, train: bool) -> Any:
-        """Set the mode of every module inside; the last pass is forgotten, as its gradient would mix both modes."""
+        """Set the mode of every module inside, and forget the last pass, whose gradient would mix both modes."""
         setInside(self, "isTraining", train)
         return self
 
@@ -226,7 +226,7 @@ class NodeGraph(Module):
         return len(self.nodes)
 
     def sources(self, step: GraphStep, steps: Steps) -> list[str]:
-        """The values that a step reads, as a listing names them."""
+        """Return the names of the values that a step reads, for a listing."""
         return sourceNames(step, steps)
 
     def brief(self) -> str:

@@ -1,4 +1,4 @@
-"""Pointwise: a Module whose one formula is its forward rule, its shape rule, its gradient and its documentation."""
+"""Pointwise: a Module whose formula defines its forward rule, shape rule, gradient and documentation."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from puregraph.ops.formula.interpreter import Interpreter
 
 PARAMETER = (Param, State)
-GRAD, OUTPUT = "_grad", "_y"  # the gradient of the output, and the output itself, in formulas of gradients
+GRAD, OUTPUT = "_grad", "_y"  # names of the output gradient and the output in gradient formulas
 
 
 class Pointwise(Module):
@@ -81,7 +81,7 @@ class Pointwise(Module):
 
     @CachedProperty
     def order(self) -> tuple[str, ...]:
-        """The names of the formula as rules take them: inputs, then parameters.
+        """Return the names of the formula in the order of rules: inputs, then parameters.
 
         Raises    FormulaError for a name that is an attribute with a number, which the formula would take for an input
         """
@@ -178,14 +178,14 @@ class Pointwise(Module):
 
 
 def documented(text: str, cls: type[Pointwise]) -> str:
-    """A docstring with what the formula of its class says; the arguments of a constructor are constants."""
+    """Return a docstring with the description of its class's formula; constructor arguments are constants."""
     try:
         formula = Formula(cls.formula)
         constants = inspect.signature(cls.__init__).parameters
         names = cls.inputs or tuple(n for n in formula.names if n not in constants)
         return f"{text}\n\n{description(formula, names)}".strip()
     except FormulaError:
-        return text  # the one who makes a module of it hears why
+        return text  # the error is raised when a module is made
 
 
 def description(formula: Formula, names: tuple[str, ...]) -> str:

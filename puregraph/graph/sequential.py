@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 
 class ModuleList(Graph):
-    """A Graph that is built from a list of modules, and built again when the list is edited."""
+    """A Graph that is built from a list of modules, and rebuilt when the list is edited."""
 
-    itemNodes: list[Node] = []  # the node of each module; a blueprint makes a list without its constructor
+    itemNodes: list[Node] = []  # the node of each module; on the class, as blueprints bypass the constructor
 
     def __init__(self, *modules: Module, name: str | None = None):
         Module.__init__(self, name)
@@ -34,7 +34,7 @@ class ModuleList(Graph):
         warnOfRepeats(self)
 
     def edit(self, items: list[Module]) -> None:
-        """Take these modules, or change nothing at all if they do not fit together."""
+        """Rebuild the graph from these modules; if they do not fit together, change nothing."""
         for module in items:
             if not isinstance(module, Module):
                 got = f"{type(module).__name__}: {module!r:.60}{moduleInstead(module)}"
@@ -53,7 +53,7 @@ class ModuleList(Graph):
             self.ask(rules)
 
     def rulesAsked(self) -> list[tuple[Module, str]]:
-        """The modules whose nodes ask for a gradient rule by name, in order, each with that name."""
+        """Return (module, rule name) of each node that asks for a gradient rule by name, in order."""
         return [(node.module, node.rule) for node in self.itemNodes if node.rule is not None]
 
     def ask(self, rules: list[tuple[Module, str]]) -> None:
@@ -66,7 +66,7 @@ class ModuleList(Graph):
                 left.remove(previous)
 
     def chain(self) -> None:
-        """Make the nodes that the list stands for."""
+        """Make the nodes of the list."""
         raise NotImplementedError(
             f"{type(self).__name__} does not say how its modules hang together: write chain(self)"
         )
@@ -192,5 +192,5 @@ class Sequential(ModuleList):
         self.itemNodes: list[Node] = []
         for module in self.items:
             self.itemNodes.append(Node(module, self.itemNodes[-1] if self.itemNodes else None))
-        ends = self.itemNodes or [Input(name="input").node()]  # without a module, what goes in comes out
+        ends = self.itemNodes or [Input(name="input").node()]  # without modules, the output is the input
         self.link(ends[0], ends[-1])

@@ -1,4 +1,4 @@
-"""Steps: a graph unfolded into one flat list of rule calls over numbered values. Everything that runs, runs this."""
+"""Steps: a graph unfolded into one flat list of rule calls over numbered values, which every execution uses."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from puregraph.core.protocols import AnyArray
     from puregraph.graph.module import Module
 
-ABSENT = 0  # the number of the value that is always None: an optional input or parameter that was left out
+ABSENT = 0  # the number of the value None, for omitted optional inputs and parameters
 
 
 class GraphStep:
@@ -84,11 +84,11 @@ class Steps:
         self.outputs: list[int] = []
         self.params: list[tuple[int, Any, str]] = []
         self.shown: list[tuple[Node, tuple[int, ...]]] = []
-        self.declared: list[GraphStep] = []  # an Input of known shape or dtype, which is checked ahead of data
+        self.declared: list[GraphStep] = []  # Inputs with a declared shape or dtype
         self.producer: dict[int, str] = {}
         self.names: dict[int, str] = {}
         self.keepsData = True
-        self.makesBfloat16 = False  # a module such as a Cast, from what is none
+        self.makesBfloat16 = False  # True if a module such as a Cast makes bfloat16 from other dtypes
         self.count = 1
         self.numbers: dict[tuple[int, str], int] = {}
 
@@ -108,7 +108,7 @@ class Steps:
         return numbers
 
     def param(self, module: Any, name: str, path: str) -> int:
-        """The number of a module's parameter: the same at every node of the module."""
+        """Return the number of a module's parameter, which is the same at every node of the module."""
         key = (id(module), name)
         if key not in self.numbers:
             (self.numbers[key],) = self.new(path, [f"{path}.{name}"])
@@ -116,7 +116,7 @@ class Steps:
         return self.numbers[key]
 
     def derive(self, derived: Any, path: str) -> int:
-        """The number of a parameter that a module computes: that of one step for all its readers."""
+        """Return the number of a computed parameter; one step computes it for all readers."""
         key = (id(derived), "")
         if key not in self.numbers:
             self.numbers[key] = self.add(path, Node(derived), ())[0]
@@ -125,8 +125,8 @@ class Steps:
     def add(
         self, path: str, node: Node, inputs: tuple[int, ...], handed: dict[str, int] | None = None
     ) -> tuple[int, ...]:
-        """Append a call of the node's module; the numbers of its outputs. `handed` are the numbers of values that take
-        the part of its parameters."""
+        """Append a call of the node's module. Returns the numbers of its outputs. `handed` has the values that replace
+        parameters, by name."""
         module = node.module
         self.makesBfloat16 = self.makesBfloat16 or hasBfloat16([module])
         computed = dict(handed or {})
@@ -143,11 +143,11 @@ class Steps:
         return outs
 
     def declare(self, path: str, node: Node, args: tuple[int, ...]) -> None:
-        """Note what an Input says of a value."""
+        """Record the declaration of a value by an Input."""
         self.declared.append(GraphStep(path, node, args, args, 1))
 
     def unfold(self, inner: Steps, path: str, inputs: tuple[int, ...]) -> tuple[int, ...]:
-        """Append all steps of a nested graph, under its path; the numbers of its outputs."""
+        """Append all steps of a nested graph, under its path. Returns the numbers of its outputs."""
         moved = {ABSENT: ABSENT, **dict(zip(inner.inputs, inputs, strict=True))}
         for node, numbers in inner.shown:
             if all(n in moved for n in numbers):
@@ -166,7 +166,7 @@ class Steps:
 
     @CachedProperty
     def readValues(self) -> set[int]:
-        """The values that some step takes for an input, and the outputs."""
+        """Return the values that steps read as inputs or computed parameters, and the outputs."""
         read = {n for step in self.items for n in (*step.args[: step.inputs], *step.computed)}
         return read.union(self.outputs)
 
@@ -199,12 +199,11 @@ class Steps:
     # Running ----------------------------------------------------------------------------------------------------------
 
     def run(self, data: list[Any], stored: dict[int, Any] | None = None, outside: int | None = None) -> list[Any]:
-        """Every value of one pass, by number. The state of a pass lives here and nowhere else.
+        """Run one pass, and return every value by number. All state of the pass is local to this call.
 
-        The first `outside` of the data (None: all) come from outside, the rest from another pass.
+        The first `outside` values of the data (None: all) are external, the others come from another pass.
 
-        With `stored`, which has the parameters and states by number, what modules hold is not read, and nodes keep
-        nothing of this pass.
+        `stored` has parameters and states by number, in place of those of the modules; nodes then store no values.
         """
         values: list[Any] = [None] * self.count
         for number, x in zip(self.inputs, data, strict=True):
@@ -283,7 +282,7 @@ def misfitOf(
     except ShapeError as error:
         return located(error, step.path, step.label)
     except Exception:
-        return None  # the rule itself has said why
+        return None  # the rule has raised an error itself
     return None
 
 
@@ -307,16 +306,16 @@ def shapeOnly(x: Any) -> AnyArray | None:
 
 
 def spread(like: AnyArray | None, shape: tuple[int, ...], dtype: np.dtype) -> AnyArray:
-    """Zeros that take the memory of one, where `like` is stored."""
+    """Return zeros that take the memory of a single one, on the device of `like`."""
     zero = np.zeros_like(like, shape=(1,), dtype=dtype).reshape(())  # CuPy takes shape=() for none
     return np.broadcast_to(zero, shape)
 
 
 def clone(node: Node) -> Node:
-    """A node for one more use of the same module: what a nested graph's nodes become in the graph around it."""
+    """Clone a node for another use of its module, as for the nodes of a nested graph in the surrounding graph."""
     copy = Node(node.module)
     copy.rename, copy.original = (
         node.rename,
         node,
-    )  # what a segment names has dots, which no name that is given may have
+    )  # the constructor refuses names with dots, which segments have
     return copy

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 
 def onlyGraphs(nodes: Iterable[Node]) -> list[Any]:
-    """The graphs that stand at some nodes."""
+    """Return the graphs among the modules of nodes."""
     return [node.module for node in nodes if node.module.isGraph]
 
 
 def graphsIn(graph: Any) -> list[NodeGraph]:
-    """The graphs that stand at the nodes of a graph."""
+    """Return the graphs among the modules of a graph's nodes."""
     return onlyGraphs(graph.nodes)
 
 

@@ -373,7 +373,7 @@ def test_batches_in_order_are_views():
         (np.array([None, 1]), np.zeros(2), "data: wanted numbers, got dtype object"),
         (np.array(["a", "b"]), np.zeros(2), "wanted numbers, got dtype <U1"),
         (np.zeros(2), [np.zeros(2), np.array([1j, 2])], r"target\[1\]: wanted numbers, got dtype complex128"),
-        ([[1, 2], [3]], np.zeros(2), "got what makes none"),
+        ([[1, 2], [3]], np.zeros(2), "got values that make none"),
         (np.float32(1), np.zeros(1), "got a single number"),
         (list(np.zeros((9, 3))), np.zeros(9), r"9 arrays is 9 inputs, np.stack\(data\) makes one"),
         (np.ma.masked_array([1, 2], [True, False]), np.zeros(2), "data: wanted a plain array, got a masked array"),

@@ -1,4 +1,4 @@
-"""Difference: nodes, shapes, dtypes and weights in which two models differ."""
+"""Difference: compare the nodes, shapes, dtypes and weights of two models."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
     from puregraph.graph.module import Module
 
-CHUNK = 1 << 20  # elements that are compared at a time
+CHUNK = 1 << 20  # elements compared at a time
 
 
 class ComparedArray(NamedTuple):
-    """A parameter, a state or an array of a file; `key` is the same for arrays that are one."""
+    """A parameter, a state or an array of a file; shared arrays have the same `key`."""
 
     shape: tuple[Any, ...]
     dtype: str
@@ -41,7 +41,7 @@ class ComparedNode(NamedTuple):
 
     `facts`    texts by name: its module, the shapes and dtypes of its outputs
     `reads`    the names of the values that it reads, by argument
-    `outputs`  the names of the values that it gives
+    `outputs`  the names of its outputs
     """
 
     path: str
@@ -53,9 +53,9 @@ class ComparedNode(NamedTuple):
 
 
 class ArrayChange(NamedTuple):
-    """An array that differs: its shape and dtype in both models; None where it is missing.
+    """An array that differs: its shape and dtype in both models; None if it is missing in one.
 
-    `largest`  the largest absolute difference; None where shapes differ, infinite beside a number that is none
+    `largest`  the largest absolute difference; None if shapes differ, infinite if only one of two values is finite
     """
 
     name: str
@@ -92,7 +92,7 @@ class NodeChange(NamedTuple):
 class ModelDifference(NamedTuple):
     """The differences of two models: changed nodes, and nodes of one model alone.
 
-    `equal`  the number of nodes that are equal; `differ` says whether anything does
+    `equal`  the number of equal nodes; `differ`: True if anything differs
     """
 
     changed: list[NodeChange]
@@ -105,7 +105,7 @@ class ModelDifference(NamedTuple):
         return bool(self.changed or self.onlyFirst or self.onlySecond)
 
     def text(self, first: str, second: str) -> str:
-        """A line for each node that differs, and a sum; `first` and `second` name the models."""
+        """Return a line for each node that differs, and a summary; `first` and `second` name the models."""
         lines = []
         for sign, nodes, name in (("-", self.onlyFirst, first), ("+", self.onlySecond, second)):
             lines += [f"{sign} {node.path} ({node.kind}): only in {name}" for node in nodes]
@@ -152,7 +152,7 @@ def difference(first: Iterable[ComparedNode], second: Iterable[ComparedNode]) ->
 def matched(
     first: list[ComparedNode], second: list[ComparedNode]
 ) -> tuple[list[tuple[ComparedNode, ComparedNode]], list[ComparedNode], list[ComparedNode]]:
-    """The pairs of nodes, in the order of the first model, and the nodes of either that have no partner."""
+    """Return the matched pairs of nodes, in the order of the first model, and the unmatched nodes of each."""
     byPath = {node.path: node for node in second}
     partners = {node.path: byPath.pop(node.path) for node in first if node.path in byPath}
     alike: dict[Any, deque[ComparedNode]] = defaultdict(deque)
@@ -201,7 +201,7 @@ def arraysOf(one: ComparedNode, other: ComparedNode, sizes: dict[Any, float | No
 
 
 def distance(a: Any, b: Any) -> float | None:
-    """The largest absolute difference; None for equal bits, infinite if one alone is not a number, or infinite."""
+    """Return the largest absolute difference; None for equal bits, infinite if only one of two values is finite."""
     a, b = (np.ascontiguousarray(device.toHost(x)).reshape(-1) for x in (a, b))
     if a.dtype == b.dtype and np.array_equal(a.view(np.uint8), b.view(np.uint8)):
         return None
@@ -287,7 +287,7 @@ def comparedArray(stored: Any) -> ComparedArray:
 
 @cache
 def nameOf(dtype: np.dtype) -> str:
-    """The name of a dtype, which numpy takes long to make."""
+    """Return the name of a dtype; cached, because numpy is slow to format it."""
     return str(dtype.name)
 
 

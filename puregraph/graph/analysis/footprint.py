@@ -92,18 +92,18 @@ class Footprint:
         return f"<Footprint of {self.graph.title()}: {self.params:,} parameters, {len(self.faults)} faults>"
 
     def kept(self, **sizes: int) -> int | None:
-        """Bytes that stay from forward until backward, because a gradient rule reads them; without parameters."""
+        """Bytes kept from forward to backward, because a gradient rule reads them; without parameters."""
         return None if self.liveness is None else self.liveness.kept(sizes)
 
     def peak(self, **sizes: int) -> int | None:
         """The most bytes at one time, if every value is freed after its last use.
 
-        Parameters, states, values and gradients count; what rules use inside and an optimizer's state do not.
+        Parameters, states, values and gradients count; temporary memory of rules and optimizer state do not.
         """
         return None if self.liveness is None else self.paramBytes + self.stateBytes + self.liveness.peak(sizes)
 
     def eager(self, **sizes: int) -> int | None:
-        """Bytes after a step that frees nothing, as `Graph` does: every node's `data` and `grad` can be looked at."""
+        """Bytes after an eager step of a `Graph`, which frees nothing: every node's `data` and `grad` can be read."""
         return None if self.liveness is None else self.paramBytes + self.stateBytes + self.liveness.heldBytes(sizes)
 
     def attention(self, **sizes: int) -> tuple[int, int] | None:
@@ -128,7 +128,7 @@ class Footprint:
         return lives
 
     def livenessForward(self, lives: Liveness) -> None:
-        """Each value is made at its step, and used by the steps that take it and by the cost."""
+        """Record the forward pass: each value is made at its step, and used by its readers and by the cost."""
         for number in self.steps.inputs:
             lives.make(number, self.sizes[number])
         for step in self.steps.items:
@@ -165,7 +165,7 @@ class Footprint:
         dtypes: dict[int, Any] = dict(zip(self.steps.inputs, self.graph.inputTypes(len(self.inshapes)), strict=True))
         for number, module, name in self.steps.params:
             stored = getattr(module, name)
-            absent = stored is None  # the number of a parameter left out stands for None
+            absent = stored is None  # an omitted parameter has a number, too
             shapes[number], dtypes[number] = ((0,), None) if absent else (stored.shape, stored.dtype)
         for step, inshapes, outshapes, _, outtypes in self.rows:
             dtypes.update(zip(step.visible, outtypes))
@@ -208,7 +208,7 @@ class Footprint:
         return number is not None and isFloating(self.dtypes.get(number))
 
     def batchFrom(self) -> str | None:
-        """The symbol that every size is a multiple of, or does not depend on."""
+        """Return the only symbol, if every size is proportional to it or independent of it; otherwise None."""
         terms = {(), self.symbols}
         linear = all(terms.issuperset(termsOf(size)) for size in (*self.sizes.values(), self.flops))
         return self.symbols[0] if len(self.symbols) == 1 and linear else None

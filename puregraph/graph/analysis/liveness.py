@@ -1,4 +1,4 @@
-"""Liveness: when each buffer of a pass is made and last used, and so how many bytes are in use at one time."""
+"""Liveness: when each buffer of a pass is made and last used, and the bytes that are in use at one time."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Liveness:
         self.held: set[int] = set()
 
     def make(self, number: int, size: Size, within: int | None = None) -> None:
-        """A value is made now, in memory of its own or within that of another one, which may be a parameter."""
+        """Record that a value is made now, in its own memory or in that of another value, which may be a parameter."""
         if within is not None:
             self.owner[number] = self.owner.get(within, within)
         else:
@@ -39,7 +39,7 @@ class Liveness:
                 self.last[owner] = self.time
 
     def hold(self, numbers: Iterable[int]) -> None:
-        """Values that a Graph, which frees nothing, still has after the step."""
+        """Record the values that an eager Graph, which frees nothing, still holds after the step."""
         self.held.update(self.owner[n] for n in numbers if self.owner.get(n) in self.sizes)
 
     def sizeOf(self, number: int) -> Size | None:

@@ -1,4 +1,4 @@
-"""Stage cuts: where to cut a graph so that all parts take about as much, and little has to go from one to the next."""
+"""Stage cuts: cut a graph into stages of about equal load, with few bytes between them."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from puregraph.graph.analysis.footprint import Footprint
 from puregraph.graph.graphsegment import Crossings
 from puregraph.graph.lookup import few
 
-SLACK = 1.05  # times the smallest largest load: evener stages are not worth more bytes over a cut
-EVEN = 1e-6  # of the most bytes over a cut: what an even load counts, where as many bytes go over
+SLACK = 1.05  # the largest load accepted to send fewer bytes, relative to the smallest possible
+EVEN = 1e-6  # weight of an even load, relative to the most bytes over a cut: it only breaks ties
 
 
 class StageCuts:
-    """The cuts of a graph before its steps, and what its steps take.
+    """The possible cuts of a graph, one before each step, and the cost of its steps.
 
-    `flops`, `nbytes`  of each step: operations; bytes of its parameters, where first used, and of what it gives
-    `crossing`         of each cut, the bytes that go over it
-    `refused`          by cut, why there can be none
+    `flops`, `nbytes`  by step: operations; bytes of its outputs, and of parameters at their first use
+    `crossing`         by cut, the bytes that cross it
+    `refused`          by impossible cut, the reason
 
-    The load of a stage is half its share of all operations, and half its share of all bytes, among which are those
-    that come over its first cut.
+    The load of a stage is the mean of its share of all operations and its share of all bytes, including the bytes that
+    cross its first cut.
     """
 
     def __init__(self, footprint: Footprint, crossings: Crossings):
@@ -57,7 +57,7 @@ class StageCuts:
                 params.setdefault(id(stored), []).append(number)
         for numbers in params.values():
             order = [index for number in numbers for index in uses[number]]
-            if len(order) > 2:  # of three gradients only the last one in the order of their sum may be in another stage
+            if len(order) > 2:  # of three gradients, only the last one of the sum may be in another stage
                 last = order[-1] if order[-1] == max(order) else min(order)
                 others = [index for index in order if index != last] or order
                 name = steps.names[numbers[0]]
@@ -70,12 +70,12 @@ class StageCuts:
                 self.refuse(made, readers[-1][0], f"'{steps.names[number]}' has a size that depends on the data")
 
     def refuse(self, first: int, last: int, why: str) -> None:
-        """Refuse all cuts behind step `first`, up to that before `last`."""
+        """Refuse all cuts after step `first` up to the one before `last`."""
         for cut in range(max(first + 1, 1), min(last, len(self.footprint.steps.items) - 1) + 1):
             self.refused.setdefault(cut, why)
 
     def best(self, count: int, last: int | None = None) -> list[int]:
-        """The first steps of the stages, and the end; no stage begins behind step `last`.
+        """Return the first steps of the stages, and the end; no stage begins after step `last`.
 
         The largest load is within five percent of the smallest possible; among such cuts, the fewest bytes cross.
 

@@ -67,7 +67,7 @@ class Stages(Sequence[Graph]):
         for graph in self.graphs:
             for param in graph.params.values():
                 param.grad = None
-        for graph in reversed(self.graphs):  # of a parameter in two stages, the gradients of both are added
+        for graph in reversed(self.graphs):  # momentum=1.0 adds the gradients of a parameter in two stages
             graph.backward(grad, updGrad=updGrad or graph is not self.graphs[0], momentum=1.0)
             grad = graph.grad
         return grad

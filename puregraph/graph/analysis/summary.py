@@ -1,4 +1,4 @@
-"""summary: a graph as a table: every node with its shapes and costs, every fault, and what a training step takes."""
+"""summary: the table of a graph: every node with its shapes and costs, every fault, and the cost of a training step."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from puregraph.core.shape import Shape
     from puregraph.graph.module import Module
 
-BATCHES = (1, 32, 256)  # what the totals are shown for where the batch is a symbol
+BATCHES = (1, 32, 256)  # batch sizes of the totals if the batch is a symbol
 EVALUATES = "In evalMode, as after training. After net.trainMode() this reports the memory of a training step."
 ONTOP = "Optimizer state is not included."
 BOLD, DIM, RED = "1", "2", "1;31"
 LEFT = ("node", "module", "from", "data shape", "gradient shape")
 RIGHT = ("params", "bytes", "flops")
-DROPPED = ("gradient shape", "arguments", "flops", "bytes", "module", "from")  # in this order, where width is short
+DROPPED = ("gradient shape", "arguments", "flops", "bytes", "module", "from")  # the order of leaving columns out
 
 
 class SummaryText(str):
@@ -36,7 +36,7 @@ class SummaryText(str):
 
 
 class StyledText(NamedTuple):
-    """A line, and how a terminal shows it."""
+    """A line, and its style on a terminal."""
 
     text: str
     style: str = ""
@@ -44,12 +44,12 @@ class StyledText(NamedTuple):
 
 @takes(width=optional(Positive))
 def summary(graph: Graph, *shapes: Any, width: int | None = None) -> str:
-    """The table of a graph at given input shapes: `print(summary(net, ("N", 1, 28, 28)))`. Nothing is allocated.
+    """Return the table of a graph at given input shapes: `print(summary(net, ("N", 1, 28, 28)))`. Allocates nothing.
 
-    Without shapes, those are taken that the inputs declare. A graph with faults has a table too, with every faulty node
-    marked. `width` leaves columns out until the rest fits.
+    The default shapes are those that the inputs declare. A graph with faults also has a table, with every faulty node
+    marked. Columns are left out to fit into `width`.
 
-    Raises    ArgumentError without shapes where an input declares none
+    Raises    ArgumentError without shapes if an input declares none
     """
     return SummaryText(render(Footprint(graph, *(shapes or declaredShapes(graph))), width))
 
