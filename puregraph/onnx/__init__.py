@@ -1,4 +1,4 @@
-"""ONNX: models from elsewhere become graphs, and graphs models."""
+"""ONNX: read models as Graphs, and write Graphs as models."""
 
 from puregraph.onnx.backwardonnx import backwardOnnx
 from puregraph.onnx.onnxwriter import toOnnx, writesOnnx

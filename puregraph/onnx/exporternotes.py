@@ -10,20 +10,20 @@ import numpy as np
 from puregraph.onnx.onnxvalue import OnnxValue
 from puregraph.onnx.protowalk import layerOf
 
-HIDDEN = -1e30  # elements below are of masks
+HIDDEN = -1e30  # an array with a smaller element is a mask
 ROLE = "pkg.torch.export.graph_signature.InputSpec.kind"
-SOURCES = "pkg.onnxscript.optimizer."  # prefix of the name of the note about sources
-COMPUTED = "onnx::"  # prefix of arrays that the older exporter computed
+SOURCES = "pkg.onnxscript.optimizer."  # prefix of the note that lists what an array was computed from
+COMPUTED = "onnx::"  # prefix of the names of arrays that the older exporter computed
 NUMBERED = re.compile(r"val_\d+")
 
 
 class ExporterNotes:
-    """Notes about initializers: the role of each in the network, or the values it was computed from.
+    """Notes of the exporter about initializers: their role in the network, or the values they were computed from.
 
-    Exporters merge weights that are equal. PyTorch's older one leaves an Identity with the name of each, and puregraph
-    merges none; of others it is not known, and equal are above all the zeros and ones that layers begin with.
+    Exporters merge equal weights. PyTorch's older exporter leaves an Identity for each merged weight; puregraph merges
+    none. For other exporters, a weight of equal elements, such as initial zeros and ones, is taken to be merged.
 
-    `aliases`   further names of matrices that PyTorch's older exporter transposed: they were one weight, used twice
+    `aliases`   further names of matrices that PyTorch's older exporter transposed: one weight that is used twice
     """
 
     def __init__(self, model: Any):
@@ -39,11 +39,11 @@ class ExporterNotes:
         self.notes = {info.name: {entry.key: entry.value for entry in info.metadata_props} for info in infos}
 
     def isCopy(self, node: Any) -> bool:
-        """True if a node stands for a weight that was equal to another one."""
+        """True if a node stands for a weight that the exporter merged with an equal one."""
         return node.op_type == "Identity" and node.output[0] in self.copies
 
     def isMerged(self, array: np.ndarray) -> bool:
-        """True if a weight that several layers read may be several equal weights that the exporter merged."""
+        """True if a weight that several layers read may have been several equal weights before export."""
         return self.isMerging and array.size > 0 and bool((array == array.flat[0]).all())
 
     def isConstant(self, name: str, array: np.ndarray) -> bool:
@@ -75,7 +75,7 @@ class MergedWeights:
         self.copies: dict[Any, OnnxValue] = {}
 
     def weight(self, name: str, array: np.ndarray, isWeight: bool, readers: dict[str, list[Any]]) -> OnnxValue:
-        """An array of the model, and who shares it."""
+        """The value of an array of the model, marked as shared or merged according to its readers."""
         value = OnnxValue.of(name, array, isWeight)
         share(value, readers.get(name, []))
         if value.isShared and self.notes.isMerged(array):
@@ -83,8 +83,8 @@ class MergedWeights:
         return value
 
     def withCopies(self, proto: Any, inputs: list[Any], path: str, builder: Any) -> list[Any]:
-        """The inputs of a node, with a copy of each merged weight for each layer. A layer may be at several nodes that
-        share another weight, or whose inputs are made by one module."""
+        """The inputs of a node, with each merged weight replaced by this layer's copy. Nodes belong to one layer if
+        they share another weight, or read outputs of the same module."""
         if not any(v is not None and v.isMerged for v in inputs):
             return inputs
         layer = layerOf(proto) if any(v is not None and v.isShared for v in inputs[1:]) else None
@@ -99,7 +99,7 @@ class MergedWeights:
 
 
 def share(value: OnnxValue, readers: list[Any]) -> None:
-    """Note that several nodes read a weight, or one that follows from it."""
+    """Mark a weight, or a value computed from one, as shared if it has several readers."""
     if value.isWeight and not value.isMerged and len(readers) > 1:
         value.isShared = True
         value.isSplit = value.isSplit or None in readers or len(set(readers)) > 1

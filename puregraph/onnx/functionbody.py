@@ -15,7 +15,7 @@ class FunctionBody(NamedTuple):
     opsets: dict[str, int]
     defaults: dict[str, Any]
     nodes: Any
-    size: int = 0  # bytes of the nodes
+    size: int = 0  # size of the nodes in bytes
 
     def nodesFor(self, caller: Any, absent: set[str]) -> list[Any]:
         """The nodes with the caller's attributes, without the inputs that are left out."""

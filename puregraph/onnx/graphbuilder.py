@@ -23,9 +23,9 @@ from puregraph.onnx.onnxvalue import OnnxValue
 from puregraph.onnx.shapes.partialshapes import partialShapes, targetShape
 
 SEPARATORS = re.compile(r"[./]+")
-FEW = 64  # elements of floats that are followed
-COMPUTED = 1 << 16  # bytes that are computed while reading, though their inputs are fewer
-OPERATIONS = 1 << 26  # of one module whose result is computed while reading
+FEW = 64  # maximum number of elements of a float value that is computed ahead
+COMPUTED = 1 << 16  # bytes of a result that may be computed while reading, even if its inputs are smaller
+OPERATIONS = 1 << 26  # maximum operations of a module whose result is computed while reading
 
 
 class GraphBuilder:
@@ -42,14 +42,14 @@ class GraphBuilder:
         self.main: Node | None = None
         self.path = ""
         self.layers: dict[Any, tuple[Module, Any]] = {}
-        self.known: dict[Any, list[tuple[Any, Any]]] = {}  # what modules without arguments give, by what they get
+        self.known: dict[Any, list[tuple[Any, Any]]] = {}  # shapes and dtypes of outputs, by `typeKey`
 
     def begin(self, path: str) -> None:
-        """The nodes that follow belong to the node of the file that has this name."""
+        """Begin a node of the file: the nodes that are added until `end` belong to it."""
         self.path, self.made, self.main = path, [], None
 
     def end(self, outputs: Iterable[OnnxValue]) -> None:
-        """Name the nodes since `begin`: the one that gives the output as the node of the file, others after it."""
+        """Name the nodes since `begin`: the one that computes the output like the file's node, others after it."""
         main = self.main
         if main is None:
             main = next((value.edge[0] for value in outputs if value.edge is not None), None)
@@ -59,7 +59,7 @@ class GraphBuilder:
                 node.rename = self.fresh(self.path if node is main else f"{self.path}:{node.label.lower()}")
 
     def fresh(self, text: str) -> str:
-        """A name that no other node has, from one in a file."""
+        """A unique node name, made from a name in the file."""
         printable = text if text.isprintable() else "".join(c for c in text if c.isprintable())
         base = SEPARATORS.sub("_", printable.strip("./")) or "node"
         name, count = base, self.taken.get(base, 0)
@@ -100,7 +100,7 @@ class GraphBuilder:
         return outputs
 
     def follow(self, module: Module, inputs: list[OnnxValue | None], outputs: list[OnnxValue]) -> None:
-        """Note float elements that can be computed from known shapes, such as the root of a size."""
+        """Compute small float values that depend only on known shapes, such as the root of a size."""
         isOpen = any(v.shape is None or valueOf(v.shape) is not None or symbols(v.shape) for v in outputs)
         if isOpen or module.params or module.states or any(product(v.shape) > FEW for v in outputs):
             return
@@ -119,7 +119,7 @@ class GraphBuilder:
         return all(size is not None and not isinstance(size, Dim) and size <= most for size in sizes)
 
     def computed(self, module: Module, inputs: list[Any], arrays: list[Any]) -> list[OnnxValue]:
-        """The outputs of constants, as constants; a reordered weight stays a weight."""
+        """Compute the outputs for known inputs, as constants; a reordered weight stays a weight."""
         node = Node(module)
         with np.errstate(all="ignore"), warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)
@@ -131,7 +131,7 @@ class GraphBuilder:
     def inferred(self, module: Module, inputs: list[OnnxValue | None]) -> list[OnnxValue]:
         """Infer shapes and dtypes of a module's outputs.
 
-        Raises    ShapeError, DtypeError where the inputs do not fit; a shape with symbols is given the benefit of doubt
+        Raises    ShapeError, DtypeError if the inputs do not fit; shapes with symbols are accepted if some size may fit
         """
         key = typeKey(module, inputs)
         if key not in self.known or key is None:
@@ -152,8 +152,8 @@ class GraphBuilder:
         return list(zip(outs, kinds))
 
     def shapesFrom(self, module: Module, shapes: list[Any], count: int, isUnknown: bool) -> list[Any]:
-        """The shapes of the outputs; None for those that no rule knows as long as sizes have symbols, or an input's
-        rank is not known."""
+        """The shapes of the outputs; None for those that cannot be inferred, because sizes are symbols or an input's
+        rank is unknown."""
         try:
             result = targetShape(module, shapes) if isUnknown else module.dataShapeFrom(*shapes)
         except ShapeError:
@@ -161,7 +161,7 @@ class GraphBuilder:
                 raise
             result = (
                 None if isinstance(module, GraphHolder) else partialShapes(module, shapes)
-            )  # it may choose by sizes
+            )  # a module that runs graphs may choose one by sizes
         if result is None:
             return [None] * count
         outs = result if isinstance(result, list) else [result]
@@ -170,7 +170,7 @@ class GraphBuilder:
         return fresh.named(self.path or "value", module, outs)
 
     def edge(self, value: OnnxValue) -> Any:
-        """The (node, slot) that a value comes from; a constant gets its node when it is first read."""
+        """The (node, slot) that computes a value; a constant gets its node when it is first read."""
         if value.edge is None:
             if value.array is None:
                 raise GraphError(f"'{value.name}' has no value")
@@ -184,13 +184,13 @@ class GraphBuilder:
     def fill(self, module: Module, source: tuple = (), **values: OnnxValue) -> Module:
         """Give parameters and states of a module their arrays, and the dtype of those; only weights are trained.
 
-        A layer that is at several nodes is one module: its values, or the `source` that they follow from, are the same.
+        Nodes of one layer get the same module: it is found by its values, or by the `source` they are computed from.
         """
         source = source or tuple(values.values())
         key = type(module), repr(module.initArgs), *map(id, source)
         if key in self.layers:
             return self.layers[key][0]
-        self.layers[key] = module, source  # what is kept, has an id of its own
+        self.layers[key] = module, source  # keeps the objects alive, so that ids stay unique
         for name, value in values.items():
             array = value.array
             stored = getattr(module, name)
@@ -201,7 +201,7 @@ class GraphBuilder:
         return module
 
     def tiedMaker(self, value: OnnxValue | None) -> Module | None:
-        """The module that a value comes from, if other nodes share its weights."""
+        """The module that computes a value, if its weights are shared with other nodes."""
         maker = None if value is None or value.edge is None else value.edge[0].module
         return next((m for m, source in self.layers.values() if m is maker and any(v.isShared for v in source)), None)
 
@@ -223,8 +223,8 @@ def sizeOf(value: OnnxValue) -> Any:
 
 
 def typeKey(module: Module, inputs: list[OnnxValue | None]) -> Any:
-    """A key for modules that give values of the same shapes and dtypes; None for a module with arguments or parameters,
-    and for inputs with symbols or known elements, because outputs may have those too."""
+    """A key for modules whose outputs have equal shapes and dtypes. None for a module with arguments or parameters, or
+    for inputs with symbols or known elements, which outputs may have, too."""
     if any(module.initArgs) or module.params or module.states:
         return None
     types = [(v.shape, v.dtype) for v in inputs if v is not None and type(v.shape) is tuple]
@@ -251,7 +251,7 @@ def isCount(value: OnnxValue) -> bool:
 
 
 def argumentNames(module: Module, count: int) -> list[str | None]:
-    """The name of the argument that each value goes to; None where they go by position."""
+    """The argument name of each value; None if values are passed by position."""
     names, _, variadic = module.inputSpec
     if variadic:
         return [None] * count
@@ -261,7 +261,7 @@ def argumentNames(module: Module, count: int) -> list[str | None]:
 
 
 def dimsFrom(sizes: list[Any], name: str) -> tuple:
-    """A shape of a file: numbers, and symbols for named and unknown sizes."""
+    """A shape from the file as numbers, and symbols for named or unknown sizes."""
     dims: list[Any] = []
     need(len(sizes) <= AXES, f"at most {AXES} axes of {quote(name)}", len(sizes))
     for axis, size in enumerate(sizes):

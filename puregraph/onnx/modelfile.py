@@ -16,9 +16,9 @@ from puregraph.core.errors import CheckpointError, printable, quote
 from puregraph.core.storage.archive import foreign
 from puregraph.onnx.protowalk import countNodes
 
-NODE = 250  # bytes that the budget counts for a node beside its own: 5 ms to read it, 25 nodes when written out
-LONGEST = 4096  # characters of a path, as systems have it
-SHARED = 16  # arrays that may be at one position of a file beside the model
+NODE = 250  # bytes added to the budget for each node: 5 ms to read it, or 25 nodes that it expands to
+LONGEST = 4096  # maximum characters of a path, as in most systems
+SHARED = 16  # how often the model may read each byte of an external file
 EXPORT = (
     'export a network of PyTorch with torch.onnx.export(model, inputs, "model.onnx") '
     'and read it with puregraph.onnx.fromOnnx("model.onnx")'
@@ -27,7 +27,7 @@ NUMERIC = {1, 2, 3, 4, 5, 6, 7, 9, 10, 11, 12, 13, 16}  # floats, integers, bool
 
 
 def needOnnx() -> None:
-    """Raises    ModuleNotFoundError that says what to install, where onnx is not"""
+    """Raise ModuleNotFoundError saying what to install, if onnx is missing."""
     if importlib.util.find_spec("onnx") is None:
         raise ModuleNotFoundError("ONNX files need onnx: pip install puregraph[onnx]", name="onnx")
 
@@ -47,8 +47,8 @@ class ModelFile:
             if not path.is_file():
                 raise CheckpointError(f"{path}: wanted an ONNX model, there is no such file")
             try:
-                self.proto = onnx.load(path, "protobuf", load_external_data=False)  # the name does not decide
-            except Exception as error:  # the decoders raise their own, and differ
+                self.proto = onnx.load(path, "protobuf", load_external_data=False)  # whatever the ending of its name
+            except Exception as error:  # decoders raise errors of various types
                 kind = foreign(firstBytes(path))
                 kind += f"; {EXPORT}" if "torch" in kind else ""
                 why = f"it cannot be decoded: {error}" if "begins with" in kind else kind
@@ -62,10 +62,10 @@ class ModelFile:
             hint = "; onnx.load_from_string makes one of bytes" if isinstance(model, bytes) else ""
             raise CheckpointError(f"wanted a path or a ModelProto, got {kind}{hint}")
         checkTexts(self.proto)
-        self.read: Counter[Path] = Counter()  # bytes of each file beside the model
+        self.read: Counter[Path] = Counter()  # bytes read from each external file
 
     def size(self) -> int:
-        """Bytes of the model and its arrays, and `NODE` for each node: reading it may cost in proportion."""
+        """Bytes of the model and its arrays, plus `NODE` for each node: the budget for reading is proportional."""
         graph = self.proto.graph
         size = sum(message.ByteSize() for message in (*graph.node, *self.proto.functions))
         for tensor in graph.initializer:
@@ -75,7 +75,7 @@ class ModelFile:
     def array(self, tensor: Any) -> Any:
         """The elements of a tensor.
 
-        Raises    CheckpointError for elements that are no numbers, or do not fill the shape
+        Raises    CheckpointError for elements that are not numbers, or do not fill the shape
         """
         from onnx import TensorProto, numpy_helper
 
@@ -117,15 +117,15 @@ class ModelFile:
 
 
 def firstBytes(path: Path) -> bytes:
-    """The beginning of a file, by which its kind is known."""
+    """The first bytes of a file, which identify its kind."""
     with path.open("rb") as file:
         return file.read(64)
 
 
 def checkTexts(message: Any) -> None:
-    """Check that all texts of a message and its submessages are UTF-8: protobuf returns bytes for others.
+    """Check that all texts of a message and its submessages are UTF-8: protobuf returns other texts as bytes.
 
-    Raises    CheckpointError for one that is not
+    Raises    CheckpointError naming a field that is not
     """
     for field, value in message.ListFields():
         if field.cpp_type == field.CPPTYPE_MESSAGE:
@@ -153,7 +153,7 @@ def inside(folder: Path, location: str, where: str) -> Path:
     try:
         isLink = any(step.is_symlink() for step in steps)
         isOwn = path.is_file() and path.stat().st_nlink == 1
-    except OSError as error:  # a part of the name is longer than the system's names are
+    except OSError as error:  # a part of the path exceeds the system's limit
         raise CheckpointError(f"{where}: {quote(location)} cannot be opened: {error.strerror}") from error
     if isLink:
         raise CheckpointError(f"{where}: {quote(location)} is a link; wanted a file in the model's folder")
@@ -163,7 +163,7 @@ def inside(folder: Path, location: str, where: str) -> Path:
 
 
 def wholeFrom(text: str, where: str) -> int:
-    """A count of bytes."""
+    """Parse a number of bytes."""
     if not text.isdecimal() or len(text) > 18:
         raise CheckpointError(f"{where}: wanted a number of bytes, got {quote(text)}")
     return int(text)

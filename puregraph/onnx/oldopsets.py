@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from puregraph.onnx.onnxnode import OnnxNode
     from puregraph.onnx.onnxvalue import OnnxValue
 
-Values = list[Any]  # an OnnxValue each, None for an optional one that is left out
+Values = list[Any]  # OnnxValues; None for an optional input that is left out
 OLDEST = 7  # the oldest opset whose operators are read as they are
 UNUSED = ("consumed_inputs", "is_test", "output_sequence")  # hints for the memory and the mode of one runtime
 REWRITERS: dict[str, Callable[[OnnxNode, Values], Values]] = {}
@@ -49,13 +49,13 @@ def rewrites(*names: str) -> Callable[[Any], Any]:
 def broadcasting(op: OnnxNode, inputs: Values) -> Values:
     """Give the second operand the axes of length one that the attribute `axis` implies.
 
-    Raises    GraphError where `broadcast` is 0 and shapes differ; where the second operand is not a part of the first
+    Raises    GraphError if `broadcast` is 0 and shapes differ, or if the second shape is not a part of the first
     """
     a, b = inputs
     axis, isBroadcast = op.attributes.pop("axis", None), op.attributes.pop("broadcast", 0)
     if a.shape is None or b.shape is None:
         if axis is not None and isBroadcast:
-            op.rankOf(a if a.shape is None else b)  # says whose rank is not known
+            op.rankOf(a if a.shape is None else b)  # raises, naming the value whose rank is unknown
         return inputs
     if not isBroadcast:
         if not allEqual(a.shape, b.shape):
@@ -92,7 +92,7 @@ def trailing(op: OnnxNode, x: OnnxValue, count: int) -> OnnxValue:
 
 @rewrites("Gemm")
 def product(op: OnnxNode, inputs: Values) -> Values:
-    """Remove `broadcast`: the bias of a product is broadcast where its shape asks for it."""
+    """Remove `broadcast`: the bias of a product is broadcast according to its shape."""
     op.attributes.pop("broadcast", None)
     return inputs
 
@@ -119,9 +119,9 @@ def statistics(op: OnnxNode, inputs: Values) -> Values:
 
 @rewrites("Reshape")
 def target(op: OnnxNode, inputs: Values) -> Values:
-    """Make an input of the attribute `shape`.
+    """Turn the attribute `shape` into an input.
 
-    Raises    GraphError where an opset that has the attribute is given none
+    Raises    GraphError if an opset with that attribute has no value for it
     """
     if op.version >= 5:
         return inputs
@@ -134,7 +134,7 @@ def target(op: OnnxNode, inputs: Values) -> Values:
 def kind(op: OnnxNode, inputs: Values) -> Values:
     """Replace the name of a dtype by its number.
 
-    Raises    GraphError for a name that no dtype has
+    Raises    GraphError for the name of no dtype
     """
     from onnx import TensorProto
 
@@ -163,9 +163,9 @@ def selu(op: OnnxNode, inputs: Values) -> Values:
 
 @rewrites("LpPool", "GlobalLpPool")
 def norm(op: OnnxNode, inputs: Values) -> Values:
-    """Make an integer of the power.
+    """Convert the power to an integer.
 
-    Raises    GraphError for a power that is none, and for a missing window
+    Raises    GraphError for a power that is not an integer, or a missing window
     """
     power = op.get("p", 2)
     if not math.isfinite(power) or power != int(power):
@@ -186,9 +186,9 @@ def widths(op: OnnxNode, inputs: Values) -> Values:
 
 @rewrites("Tile")
 def repeats(op: OnnxNode, inputs: Values) -> Values:
-    """Make repeats of all axes from those of one axis.
+    """Expand the repeats of one axis to repeats of all axes.
 
-    Raises    GraphError where they, or the axis, come with the data, or fit no axis
+    Raises    GraphError if repeats or axis depend on the data, or there is no such axis
     """
     if op.version >= 6:
         return inputs

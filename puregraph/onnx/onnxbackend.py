@@ -21,18 +21,18 @@ class GraphRep:
         with np.errstate(all="ignore"):
             outputs = self.graph(*arrays)
         values = list(outputs) if isinstance(outputs, list) else [outputs]
-        if sum(self.sequences) == 1:  # the one that has all that is left over
+        if sum(self.sequences) == 1:  # the only sequence gets all other outputs
             first, count = self.sequences.index(True), len(values) - len(self.sequences) + 1
             values[first : first + count] = [values[first : first + count]]
         return tuple(values)
 
 
 def onnxBackend() -> Any:
-    """A class for `onnx.backend.test.BackendTest`: it runs models as graphs, on a CPU."""
+    """The backend class for `onnx.backend.test.BackendTest`, which runs models as graphs on a CPU."""
     from onnx.backend.base import Backend
 
     class OnnxBackend(Backend):
-        """Models as graphs."""
+        """Runs models as graphs."""
 
         @classmethod
         def prepare(cls, model: Any, device: str = "CPU", **options: Any) -> Any:

@@ -1,4 +1,4 @@
-"""OnnxNode: a node of a file as the function sees it that reads its operator."""
+"""OnnxNode: a node of a file, as passed to the function that reads its operator."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class OnnxNode:
     def __init__(self, proto: Any, name: str, version: int, attributes: dict[str, Any], builder: Any):
         self.proto, self.name, self.version, self.attributes, self.builder = proto, name, version, attributes, builder
         self.type: str = proto.op_type
-        self.scope: Any = None  # the graph of the file that it is in
+        self.scope: Any = None  # the NameScope of the graph that contains it
 
     def get(self, name: str, default: Any = None) -> Any:
         """An attribute, or the default if it is left out."""
@@ -38,7 +38,7 @@ class OnnxNode:
         return value
 
     def lengths(self, name: str, count: int, default: int) -> tuple[int, ...]:
-        """An attribute of `count` integers, all `default` where it is left out.
+        """An attribute of `count` integers; all are `default` if it is left out.
 
         Raises    GraphError for another number of them
         """
@@ -48,9 +48,9 @@ class OnnxNode:
         return values
 
     def kernel(self, W: OnnxValue) -> tuple:
-        """The lengths of a kernel, as its weight has them.
+        """The sizes of a kernel, from the shape of its weight.
 
-        Raises    GraphError where the attribute kernel_shape has others
+        Raises    GraphError if the attribute kernel_shape differs
         """
         size = tuple(W.shape[2:])
         restated = tuple(self.get("kernel_shape", size))
@@ -67,10 +67,10 @@ class OnnxNode:
         return outputs if len(outputs) > 1 else outputs[0]
 
     def view(self, module: Any, x: OnnxValue, isOfFile: bool = False) -> Any:
-        """A Transpose or Reshape; omitted if it undoes an earlier one, unless both or neither are from the file.
+        """Add a Transpose or Reshape; instead of one that undoes an earlier one, return the value before both.
 
-        So a layer that was written between transposes is read back unchanged, and operators that a file repeats are
-        kept.
+        Both are kept if both or neither are in the file. So a layer that was written between transposes is read back
+        unchanged, but operators of the file that cancel are kept.
         """
         if x.before is not None:
             other, earlier, wasOfFile = x.before
@@ -90,7 +90,7 @@ class OnnxNode:
         return bool(self.builder.inferred(module, [x])[0].shape == earlier.shape)
 
     def constant(self, array: Any) -> OnnxValue:
-        """A value that is known."""
+        """The value of an array that is known while reading."""
         return OnnxValue.of(self.name, array)
 
     def scalar(self, number: Any, like: OnnxValue) -> OnnxValue:
@@ -98,7 +98,7 @@ class OnnxNode:
         return self.constant(np.asarray(number, like.dtype or np.float32))
 
     def seeded(self, module: Any) -> Any:
-        """A module that draws numbers, from the stream that the node's seed names if it has one."""
+        """A module that draws random numbers, seeded with the node's attribute `seed` if it has one."""
         seed = self.get("seed")
         if seed is not None:
             module.key.data = np.asarray(np.float64(seed).view(np.uint64))
@@ -114,9 +114,9 @@ class OnnxNode:
         return len(value.shape)
 
     def known(self, value: OnnxValue | None, what: str) -> Any:
-        """The elements of an input that has to be known ahead of data; None for one that is left out.
+        """The elements of an input that must be known ahead of data; None if it is left out.
 
-        Raises    GraphError where they are not known
+        Raises    GraphError if they are not known
         """
         if value is None:
             return None
@@ -125,8 +125,8 @@ class OnnxNode:
         return value.numbers
 
     def refuse(self, reason: str) -> NoReturn:
-        """Say why this use of the operator cannot be read.
+        """Refuse this use of the operator.
 
-        Raises    GraphError
+        Raises    GraphError with the reason
         """
         raise GraphError(reason)

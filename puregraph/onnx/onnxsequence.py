@@ -6,9 +6,9 @@ from typing import Any
 
 
 class OnnxSequence:
-    """Values one after the other, in place of an `OnnxValue`; of itself it has neither shape, elements nor a node.
+    """A list of values that is used like an `OnnxValue`; the sequence itself has no shape, elements or node.
 
-    An optional of nothing `isAbsent`: it is no sequence, and has no values.
+    With `isAbsent` it stands for an optional without a value.
     """
 
     array = before = computed = dtype = edge = numbers = origin = rank = shape = None
@@ -25,7 +25,7 @@ def flattened(values: list[Any]) -> list[Any]:
 
 
 def structureOf(values: list[Any]) -> list[int | None]:
-    """The length of each sequence among some values; None for a value that is no sequence."""
+    """The length of each sequence among some values; None for other values."""
     return [len(v.items) if isinstance(v, OnnxSequence) else None for v in values]
 
 

@@ -14,8 +14,8 @@ from puregraph.graph.analysis.summary import render
 from puregraph.onnx.modelfile import ModelFile
 from puregraph.onnx.reader import ModelReader, declaredShape, opsetsOf
 
-OPEN = 1  # the size of symbols in a comparison
-CUT = 300  # characters of the reason that another program gives
+OPEN = 1  # the size that symbols get in a comparison
+CUT = 300  # maximum characters of another program's message
 
 
 class Comparison(NamedTuple):
@@ -66,9 +66,9 @@ class OnnxSummary:
         return "\n".join([render(Footprint(self.graph, *self.shapes), width, color), "", *facts])
 
     def compare(self) -> Comparison:
-        """Compare outputs with onnxruntime on random data, with 1 for sizes that are open.
+        """Compare outputs with onnxruntime on random data, with 1 for open sizes.
 
-        Raises    GraphError where onnxruntime is not installed, or refuses the model; where shapes have to be given
+        Raises    GraphError if onnxruntime is not installed or refuses the model, or if shapes must be given
         """
         try:
             import onnxruntime as runtime
@@ -97,12 +97,12 @@ class OnnxSummary:
                 compiled = listed(self.graph.compile(shapes, train=False, dtypes=dtypes).run(*data))
             except PuregraphError as error:
                 raise GraphError(f"--check: the compiled graph fails: {error}") from error
-        wanted = [item for value in wanted for item in listed(value)]  # of sequences
+        wanted = [item for value in wanted for item in listed(value)]  # flattens sequences
         first, second = ([distance(a, b) for a, b in zip(outputs, wanted)] for outputs in (eager, compiled))
         return Comparison(first, second, [show(shape) for shape in shapes])
 
     def asking(self, error: Exception) -> GraphError:
-        """The error of a comparison; if sizes are open, it asks for them."""
+        """The error of a failed comparison; if sizes are open, it asks for them."""
         rows = [row for row in zip(self.names, self.shapes) if any(isinstance(size, Dim) for size in row[1])]
         if not rows:
             return GraphError(str(error))

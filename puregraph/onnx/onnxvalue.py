@@ -15,12 +15,12 @@ class OnnxValue:
     `shape`, `dtype`    as inferred by rules; None if unknown
     `array`     the elements, of an initializer or computed from constants
     `isWeight`  whether `array` becomes a parameter if floats are computed with it
-    `isShared`  whether several nodes read it, and have to share the parameter
-    `isSplit`   whether these nodes are different layers, rather than one layer at several positions
+    `isShared`  whether several nodes read it, and must share the parameter
+    `isSplit`   whether these nodes are different layers, not one layer at several nodes
     `isMerged`  whether the exporter may have merged equal weights into it, so that each layer gets a separate copy
     `computed`  the elements as floats, computed from known shapes
-    `origin`    the node that made it, `readers` how often nodes of the file read it: for patterns
-    `before`    of a view of another value: the module that made it, that value, and whether the view is in the file
+    `origin`    the node that made it; `readers`: the number of times that nodes of the file read it; both for patterns
+    `before`    for a view: the module that made it, the value that it views, and whether the view is in the file
     """
 
     __slots__ = (

@@ -31,7 +31,7 @@ from puregraph.onnx.opregistry import NEWEST, loadWriters
 from puregraph.onnx.protowalk import eachNode, graphsOf, readsOf
 
 WRITERS: dict[type, Callable[..., Any]] = {}
-EXTERNAL = 1 << 30  # bytes of weights from which on they are in a file of their own
+EXTERNAL = 1 << 30  # bytes of weights from which on they are stored in a separate file
 OLDEST = 13
 NORMED = ("x", "scale", "bias", "mean", "var")
 ROLES = {  # names of an operator's inputs
@@ -163,8 +163,8 @@ class OnnxStep:
 
     def __init__(self, writer: ModelWriter, row: Any, inputs: list[str | None], outputs: list[str], path: str):
         self.writer, self.module, self.path, self.row = writer, row.step.module, path, row
-        self.kinds: dict[str, Any] = {}  # dtypes of outputs, where a rule was traced
-        self.absent: set[str] = set()  # outputs that are nothing
+        self.kinds: dict[str, Any] = {}  # dtypes of outputs, if a rule was traced
+        self.absent: set[str] = set()  # outputs without a value
         self.inputs, self.outputs, self.shapes, self.dtypes = inputs, outputs, row.inshapes, row.dtypes
         self.outshapes = row.shapes
         self.indtypes = [writer.kinds.get(n) for n in row.step.args[: row.step.inputs]]
@@ -197,16 +197,16 @@ class OnnxStep:
         return names[0]
 
     def fresh(self, kind: str) -> str:
-        """A name after this step."""
+        """A unique name that begins with that of this step."""
         self.count += 1
         return self.writer.unique(f"{self.path}:{kind.lower()}")
 
     def constant(self, array: Any, dtype: Any = None) -> str:
-        """The name of an array that is no weight."""
+        """The name of a constant array."""
         return self.writer.constant(np.asarray(array, dtype), self)
 
     def whole(self, *numbers: int) -> str:
-        """The name of integers, along one axis."""
+        """The name of a constant vector of integers."""
         return self.constant(np.array(numbers, np.int64))
 
     def param(self, name: str) -> str | None:
@@ -238,7 +238,7 @@ class ModelWriter:
         self.opset = opset
         self.taken: set[str] = set()
         self.weights: dict[tuple[int, str], tuple[str, Any]] = {}
-        self.starts: dict[str, list[str]] = {}  # by the name of a loop's pass what its runs began with, stacked
+        self.starts: dict[str, list[str]] = {}  # by name of a loop's pass: the stacked inputs of its runs
         self.prepare(graph, shapes, typesFor(graph, len(shapes)) if dtypes is None else [np.dtype(d) for d in dtypes])
         holders = [module for row in self.rows for _, module in leavesIn(row.step.module, "")]
         leaves = [module for module in holders if not isinstance(module, GraphHolder)]
@@ -246,7 +246,7 @@ class ModelWriter:
         self.wide = {id(stored) for row in self.rows if not isMatrixLayer(row) for stored in storedIn(row.step.module)}
 
     def prepare(self, graph: Any, shapes: list[Any], dtypes: list[Any]) -> None:
-        """Have the steps of a graph written next.
+        """Make the steps of a graph the next ones that `write` writes.
 
         Raises    ShapeError, DtypeError for shapes and dtypes that do not fit
         """
@@ -260,7 +260,7 @@ class ModelWriter:
         self.lost: set[int] = set()
         self.values: dict[int, str | None] = {0: None}
         self.kinds: dict[int, Any] = {}
-        self.lengths: dict[Any, str] = {}  # names of lengths with symbols, each an array of one element
+        self.lengths: dict[Any, str] = {}  # names of symbolic lengths, each an array of one element
 
     def within(self, graph: Any, names: list[str], shapes: list[Any], dtypes: list[Any]) -> ModelWriter:
         """A writer that has written the steps of a module's inner graph, with these names for its inputs."""
@@ -272,7 +272,7 @@ class ModelWriter:
         return inside
 
     def blank(self) -> ModelWriter:
-        """A writer of an inner graph, which may read all values that this one has named."""
+        """A writer for an inner graph, which may read all values of this one."""
         inside = copy(self)
         inside.nodes, inside.lengths = [], {}
         return inside
@@ -288,7 +288,7 @@ class ModelWriter:
         return inside.attribute(list(map(End, names[:ownCount], dtypes, shapes)), ends, name)
 
     def attribute(self, inputs: list[End], outputs: list[End], name: str) -> Any:
-        """The nodes as the graph of an attribute; every output gets its own name, made by one of the nodes."""
+        """The nodes written so far as an inner graph; an Identity makes each output a distinct result of a node."""
         from onnx import helper
 
         made = {output for node in self.nodes for output in node.output}
@@ -302,7 +302,7 @@ class ModelWriter:
         return helper.make_graph(nodes, name, [end.info() for end in inputs], [end.info() for end in ends])
 
     def unique(self, text: str) -> str:
-        """A name that nothing else has."""
+        """A unique name in the model, made from a text."""
         base = re.sub(r"[./]+", "_", text)
         name, count = base, 1
         while name in self.taken:
@@ -342,15 +342,15 @@ class ModelWriter:
         return helper.make_model(made, opset_imports=domains, producer_name="puregraph", ir_version=version)
 
     def nothing(self, number: int) -> Any:
-        """An output that no node gives.
+        """Refuse an output that no node computes.
 
         Raises    GraphError naming it
         """
         name = dict(zip(self.steps.outputs, self.graph.outputNames))[number]
-        raise GraphError(f"output '{name}' is nothing: a rule on the way to it has no gradient for it")
+        raise GraphError(f"output '{name}' has no value: a rule on the way to it has no gradient for it")
 
     def write(self) -> None:
-        """All steps.
+        """Write all steps.
 
         Raises    GraphError listing those whose module cannot be written
         """
@@ -390,7 +390,7 @@ class ModelWriter:
     def addNode(self, kind: str, inputs: list[str | None], outputs: list[str], name: str, attributes: dict) -> None:
         """Add a node; attributes that are None are left out.
 
-        Raises    GraphError where the opset has no such operator, or not with these attributes or this number of inputs
+        Raises    GraphError if the opset has no such operator, or none with these attributes or this number of inputs
         """
         from onnx import helper
 
@@ -400,12 +400,12 @@ class ModelWriter:
         while not outputs[-1]:
             outputs.pop()
         kept = {key: value for key, value in attributes.items() if value is not None}
-        if not kept.get("domain"):  # one of a user's own
+        if not kept.get("domain"):  # with a domain, it is a user's operator
             checkOperator(kind, self.opset, kept, len(inputNames))
         self.nodes.append(helper.make_node(kind, inputNames, outputs, name=name, **kept))
 
     def constant(self, array: np.ndarray, step: OnnxStep) -> str:
-        """A node that gives an array."""
+        """Add a node for a constant array; returns its name."""
         from onnx import numpy_helper
 
         name = step.fresh("constant")
@@ -413,7 +413,7 @@ class ModelWriter:
         return name
 
     def weight(self, stored: Any, name: str, change: Callable[[Any], Any] | None = None, form: str = "") -> str:
-        """The name of a stored array, the same wherever it is used in a form."""
+        """The name of the initializer of a stored array; each form of it is stored once."""
         if (id(stored), form) not in self.weights:
             array = toHost(stored.materialize())
             self.weights[id(stored), form] = self.unique(name), array if change is None else change(array)
@@ -441,7 +441,7 @@ def schemaOf(kind: str, opset: int) -> Any:
 def checkOperator(kind: str, opset: int, attributes: dict[str, Any], count: int) -> None:
     """Check that an opset has an operator, with these attributes and this number of inputs.
 
-    Raises    GraphError where it has not
+    Raises    GraphError if it has not
     """
     schema = schemaOf(kind, opset)
     if schema is None:
@@ -456,7 +456,7 @@ def checkOperator(kind: str, opset: int, attributes: dict[str, Any], count: int)
 
 
 def documentationOf(graph: Any) -> str:
-    """The docstring of a graph, `graph.__doc__ = "..."`, or of its class if that is a user's own."""
+    """The docstring of a graph, `graph.__doc__ = "..."`, or of its class if a user wrote it."""
     docstring = vars(graph).get("__doc__")
     isOurs = type(graph).__module__.partition(".")[0] == "puregraph"
     return docstring or ("" if isOurs else inspect.getdoc(type(graph))) or ""

@@ -1,4 +1,4 @@
-"""OpRegistry: for each operator of ONNX the function that reads it, from the opset on that it holds for."""
+"""OpRegistry: the functions that read the operators of ONNX, each from an opset on."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ reduction sampling sequence shaping signal
 
 
 class OnnxReader(NamedTuple):
-    """A function that makes the nodes of an operator, and the opset since which it does."""
+    """A function that reads an operator, and the first opset that it reads."""
 
     since: int
     read: Callable[..., Any]
@@ -42,12 +42,12 @@ READERS: dict[tuple[str, str], list[OnnxReader]] = {}
 
 
 def onnxOp(*names: str, since: int = 1, domain: str = "") -> Callable[[Callable], Callable]:
-    """Register the function below it as what reads an operator, from opset `since` of its domain on.
+    """Register the function below it as the reader of an operator, from opset `since` of its domain on.
 
-    The function gets an `OnnxNode`, which has the attributes and makes nodes, and the inputs: an `OnnxValue` each, None
-    for one that is left out. It returns an output, or a tuple of them.
+    The function gets an `OnnxNode`, which has the attributes and makes nodes, and an `OnnxValue` for each input, or
+    None for one that is left out. It returns an output, or a tuple of them.
 
-    Raises    PuregraphError where another function reads that operator from the same opset on
+    Raises    PuregraphError if the operator has a reader from the same opset on
     """
 
     def register(read: Callable) -> Callable:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
-Names = dict[tuple[str, int], tuple[Any, list[str]]]  # of walked graphs, kept alive with their names
+Names = dict[tuple[str, int], tuple[Any, list[str]]]  # cache: by kind and id, a graph, kept alive, and its names
 EMPTY: Mapping[str, str] = MappingProxyType({})
 RECURRENT = ("LSTM", "GRU", "RNN")
 LAYERS = {
@@ -44,7 +44,7 @@ def readsIn(graph: Any, known: Names) -> list[str]:
 
 
 def usesOf(protos: Any, known: Names | None = None, aliases: Any = EMPTY) -> dict[str, list[Any]]:
-    """The readers of each value: the layer of each, None for a node that is no layer with this weight."""
+    """The readers of each value: for each the layer that has it as a weight, else None."""
     uses: dict[str, list[Any]] = {}
     for proto in protos:
         layer = layerOf(proto, aliases)
@@ -58,7 +58,7 @@ def layerOf(proto: Any, aliases: Any = EMPTY) -> Any:
     if proto.op_type not in LAYERS:
         return None
     attributes = b"".join(sorted(a.SerializeToString(deterministic=True) for a in proto.attribute))
-    isRecurrent = proto.op_type in RECURRENT  # their states are no weights, and outputs may be left out
+    isRecurrent = proto.op_type in RECURRENT  # their initial states are not weights, and outputs may be left out
     weights = [aliases.get(name, name) for name in proto.input[1 : 4 if isRecurrent else None]]
     return proto.op_type, (*weights, *(map(bool, proto.output) if isRecurrent else ())), attributes
 
@@ -69,7 +69,7 @@ def graphsOf(proto: Any) -> list[Any]:
 
 
 def freeNames(graph: Any, known: Names) -> list[str]:
-    """The names that a graph reads from outside, in the order in which it does; walked once."""
+    """The names that a graph reads from outside, in order; computed once."""
     if ("free", id(graph)) not in known:
         known["free", id(graph)] = graph, namesFromOutside(graph, known)
     return known["free", id(graph)][1]

@@ -45,7 +45,7 @@ from puregraph.onnx.shapes.operandshapes import settleOperand
 from puregraph.onnx.subgraphreader import DEEPEST, SubgraphReader
 
 Outputs = list[OnnxValue | None]
-LISTED = 20  # nodes that an error names
+LISTED = 20  # maximum number of nodes that an error lists
 CONTROL = {"If", "Loop", "Scan", "SequenceMap"}  # operators with graphs in their attributes
 
 
@@ -159,7 +159,7 @@ class ModelReader:
     def inputs(self, scope: Any, info: Any, shapes: dict[str, Any]) -> list[Any]:
         """The nodes of a model input: several for a sequence, with a list of shapes in `shapes`.
 
-        Raises    GraphError for a sequence of unknown length, and for an optional that may have an element or none
+        Raises    GraphError for a sequence of unknown length, or an optional that may be present or absent
         """
         kind = info.type.WhichOneof("value")
         if kind == "optional_type":
@@ -177,7 +177,7 @@ class ModelReader:
             return [self.input(scope, info, shapes)]
         if not isinstance(shapes.get(info.name), list):
             hint = f'give shapes={{"{info.name}": [shape of each]}}'
-            raise GraphError(f"input {quote(info.name)}: how long the sequence is, is not known: {hint}")
+            raise GraphError(f"input {quote(info.name)}: the length of the sequence is not known: {hint}")
         nodes, values = [], []
         for i, shape in enumerate(shapes[info.name]):
             item = type(info)(name=f"{info.name}_{i}")
@@ -348,7 +348,7 @@ class ModelReader:
         return [inner.values[name] if name in wanted else None for name in body.outputs[: len(proto.output)]]
 
     def report(self) -> None:
-        """Raise    GraphError with all that could not be read"""
+        """Raise GraphError listing all nodes that could not be read, if any."""
         lines = []
         if self.unknown:
             count = sum(map(len, self.unknown.values()))
@@ -370,12 +370,12 @@ class ModelReader:
 
 
 def pathOf(scope: NameScope, proto: Any) -> str:
-    """The name of a node, after the names of the nodes around it."""
+    """The path of a node: its name after the names of the nodes that contain it."""
     return f"{scope.path}{proto.name or next(filter(None, proto.output), proto.op_type)}"
 
 
 def typed(proto: Any, kind: str, opset: int) -> Any:
-    """An attribute with the type that its operator declares, if the file names none, as the first ones did not."""
+    """An attribute with the type that its operator declares, if the file has none, as the oldest files do."""
     declared = None if proto.type else (attributesOf(kind, opset) or {}).get(proto.name)
     if declared is None:
         return proto
@@ -400,7 +400,7 @@ def attributeOf(file: ModelFile, proto: Any) -> Any:
 
 
 def known(info: Any, value: Any) -> Any:
-    """An input whose value is given, in the dtype that the model declares for it; None for an optional of nothing.
+    """An input with a given value, in the dtype that the model declares; None makes an absent optional.
 
     Raises    GraphError for a value of another kind or shape, or one that the dtype cannot hold
     """
@@ -409,7 +409,7 @@ def known(info: Any, value: Any) -> Any:
     dtype, shape = dtypeOf(info.type.tensor_type.elem_type), declaredShape(info)
     try:
         array = np.asarray(value)
-    except ValueError as error:  # of rows that are not equally long
+    except ValueError as error:  # rows of different lengths
         raise GraphError(f"values: input {quote(info.name)}: wanted an array, got {error}") from None
     fits = (
         shape is None
@@ -439,7 +439,7 @@ def held(name: str, array: np.ndarray, dtype: np.dtype) -> np.ndarray:
 
 
 def declaredShape(info: Any) -> Any:
-    """The shape that an input declares, with symbols; None where it has none."""
+    """The declared shape of an input, with symbols; None if it declares none."""
     if not info.type.tensor_type.HasField("shape"):
         return None
     dims = info.type.tensor_type.shape.dim
@@ -448,9 +448,9 @@ def declaredShape(info: Any) -> Any:
 
 
 def chosenShape(info: Any, shape: Any) -> Any:
-    """The shape that a user gives an input; None is any size.
+    """The shape of an input from the argument `shapes`; a size of None may be any.
 
-    Raises    ShapeError naming the input where it is no shape
+    Raises    ShapeError naming the input if it is not a shape
     """
     try:
         named = [f"{info.name}_{i}" if n is None else n for i, n in enumerate(shape)] if isShaped(shape) else shape
@@ -468,7 +468,7 @@ def isShaped(shape: Any) -> bool:
 def opsetsOf(model: Any) -> dict[str, int]:
     """The version of each domain of operators. Files of the format's versions 1 and 2 name none: opset 1.
 
-    Raises    GraphError for one that is newer than those that are known, or below 1
+    Raises    GraphError for a version that is newer than supported, or below 1
     """
     versions = {"" if opset.domain == "ai.onnx" else opset.domain: opset.version for opset in model.opset_import}
     if not versions and 1 <= model.ir_version < 3:
@@ -533,9 +533,9 @@ def attributesOf(kind: str, opset: int) -> dict[str, tuple[int, bool]] | None:
 
 
 def checkAttributes(proto: Any, opset: int) -> None:
-    """Check that a node has attributes of its operator alone, of their types, and those that it has to have.
+    """Check that a node has only attributes of its operator, with their types, and all required ones.
 
-    Raises    GraphError naming the first one that is wrong
+    Raises    GraphError naming the first one that is wrong or missing
     """
     known = attributesOf(proto.op_type, opset)
     if known is None:
@@ -557,9 +557,9 @@ def checkAttributes(proto: Any, opset: int) -> None:
 
 
 def noteOperator(proto: Any, path: str, modules: list[Module]) -> None:
-    """Note the operator of a node of the file on the module that stands for it, for rules registered for operators.
+    """Set `operator` of the module that a node of the file became, for gradient rules registered for operators.
 
-    Where several modules stand for it, warn if a rule is registered for the operator: none of them asks for that rule.
+    If it became several modules and the operator has such a rule, warn that the rule is not used.
     """
     isStandard = proto.domain in ("", "ai.onnx")
     operator = proto.op_type if isStandard else f"{proto.domain}.{proto.op_type}"
@@ -575,6 +575,6 @@ def noteOperator(proto: Any, path: str, modules: list[Module]) -> None:
 
 
 def quoted(name: str) -> str | None:
-    """The name of a graph as one of ours."""
+    """The name of the file's graph as a valid graph name; None if nothing is left of it."""
     clean = "".join(c if c.isprintable() and c not in "./" else "_" for c in name)
     return clean or None

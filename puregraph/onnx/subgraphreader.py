@@ -1,4 +1,4 @@
-"""SubgraphReader: graphs in attributes of nodes: read where they stand, or as Graphs that a module runs."""
+"""SubgraphReader: read graphs in attributes of nodes, inlined, or as Graphs that a module runs."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ from puregraph.onnx.onnxsequence import OnnxSequence, flattened, regrouped, stru
 from puregraph.onnx.onnxvalue import OnnxValue
 from puregraph.onnx.protowalk import freeNames, usesOf
 
-DEEPEST = 40  # graphs and functions in one another
+DEEPEST = 40  # maximum nesting of graphs and functions
 FOREVER = np.iinfo(np.int64).max
 
 
 class SubgraphReader:
-    """Reads If, Loop and Scan for the reader of a model, whose names, nodes and faults it uses."""
+    """Reads If, Loop, Scan and SequenceMap for the reader of a model, whose names, nodes and faults it uses."""
 
     def __init__(self, reader: Any):
         self.reader = reader
-        self.structure: list[int | None] = []  # of the outputs that were read last: the lengths of sequences
+        self.structure: list[int | None] = []  # the lengths of sequences among the outputs read last
 
     def read(self, scope: Any, proto: Any, inputs: list[Any], path: str) -> Any:
         """The outputs of a node with graphs in its attributes; None if a graph has nodes that cannot be read."""
         if scope.depth >= DEEPEST:
-            raise GraphError(f"more than {DEEPEST} graphs in one another")
+            raise GraphError(f"wanted graphs nested at most {DEEPEST} deep, got more")
         return getattr(self, proto.op_type.lower() + "Node")(scope, proto, inputs, path)
 
     def ifNode(self, scope: Any, proto: Any, inputs: list[Any], path: str) -> Any:
@@ -56,7 +56,7 @@ class SubgraphReader:
         return regrouped(outputs, self.structure)
 
     def fitting(self, scope: Any, branches: list[Any], names: list[str]) -> tuple[list[Graph | None], list[str]]:
-        """The graphs of two branches; None, and why, for one that does not fit shapes that the other one fits."""
+        """The graphs of two branches, and faults; if the shapes fit only one, the other is None, with its faults."""
         faults, graphs, structures = self.reader.faults, [], []
         before, failures = len(faults), self.reader.failures
         for branch in branches:
@@ -65,7 +65,7 @@ class SubgraphReader:
         new = faults[before:]
         isMisfit = self.reader.failures - failures == len(new) and all(fault.isMisfit for fault in new)
         if None not in graphs and structures[0] != structures[1]:
-            raise GraphError("its branches give sequences of other lengths")
+            raise GraphError("its branches return sequences of different lengths")
         if graphs.count(None) != 1 or not isMisfit:
             return graphs, []
         del faults[before:]
@@ -80,7 +80,7 @@ class SubgraphReader:
         return outputs
 
     def inlined(self, scope: Any, graph: Any, path: str) -> list[OnnxValue] | None:
-        """The outputs of a graph that is read where it stands."""
+        """The outputs of a graph whose nodes are added to the current graph."""
         inner = scope._replace(values=dict(scope.values), path=f"{path}:", depth=scope.depth + 1)
         return self.outputs(inner, graph)
 
@@ -102,15 +102,14 @@ class SubgraphReader:
         return values
 
     def captured(self, scope: Any, *graphs: Any) -> list[str]:
-        """The outside names that become inputs of inner graphs: neither constants, which are copied inside, nor values
-        left out.
+        """The outside names that become inputs of inner graphs, except constants, which are copied, and absent values.
 
-        Raises    GraphError for a name that nothing outside gives
+        Raises    GraphError for a name that is not defined outside
         """
         names = dict.fromkeys(name for graph in graphs for name in freeNames(graph, self.reader.names))
         for name in names:
             if name not in scope.values:
-                raise GraphError(f"reads {quote(name)}, which no node before it gives")
+                raise GraphError(f"reads {quote(name)}, which no earlier node computes")
         return [name for name in names if scope.values[name] is not None and not isInside(scope.values[name])]
 
     def graph(self, scope: Any, graph: Any, captured: list[str], ownInputs: list[OnnxValue]) -> Graph | None:
@@ -120,7 +119,7 @@ class SubgraphReader:
     def graphAndOutputs(
         self, scope: Any, graph: Any, captured: list[str], ownInputs: list[OnnxValue]
     ) -> tuple[Any, Any]:
-        """The same Graph, and the values of its outputs."""
+        """The Graph of an inner graph, see `graph`, and the values of its outputs; two None if unreadable."""
         reader = self.reader
         free = freeNames(graph, reader.names)
         outer = {name: scope.values[name] for name in free}
@@ -160,11 +159,11 @@ class SubgraphReader:
         return [OnnxSequence([row[k] for row in rows]) for k in range(len(body.output))]
 
     def run(self, scope: Any, values: dict[str, Any], path: str, i: int) -> Any:
-        """The scope of a graph that is read where it stands once more."""
+        """The scope for run i of an unrolled graph."""
         self.reader.budget.spend("nodes")
         return scope._replace(values={**scope.values, **values}, path=f"{path}:{i}:", depth=scope.depth + 1)
 
-    # Again and again --------------------------------------------------------------------------------------------------
+    # Loops ------------------------------------------------------------------------------------------------------------
 
     def loopNode(self, scope: Any, proto: Any, inputs: list[Any], path: str) -> Any:
         """The outputs of a Loop; without a count, the largest integer is the limit."""
@@ -193,11 +192,11 @@ class SubgraphReader:
     def unrolled(self, scope: Any, body: Any, count: Any, condition: Any, carried: list[Any], path: str) -> Any:
         """The outputs of an unrolled Loop: for loops that carry or read sequences, whose lengths change.
 
-        Raises    GraphError where the data says how many runs there are
+        Raises    GraphError if the number of runs depends on the data
         """
         names, rows, i = [info.name for info in body.input], [], 0
         if count.numbers is None:
-            raise GraphError("carries a sequence, and how many runs there are is known only with the data")
+            raise GraphError("carries a sequence, and its number of runs is known only with the data")
         while i < int(count.numbers.item()):
             if condition.numbers is None:
                 raise GraphError("carries a sequence, and the condition that ends it is known only with the data")
@@ -253,7 +252,7 @@ class SubgraphReader:
     def repeated(
         self, scope: Any, body: Any, names: list[str], before: Any, carried: Any, slices: Any, answers: int
     ) -> Graph | None:
-        """The Graph of a body, read with sizes of carried values left open that change from run to run."""
+        """The Graph of a body, with symbols for the sizes of carried values that change from run to run."""
         known = [OnnxValue(v.name, None if v.shape is None else tuple(v.shape), v.dtype) for v in carried]
         while True:
             graph, outs = self.graphAndOutputs(scope, body, names, [*before, *known, *slices])
@@ -269,7 +268,7 @@ class SubgraphReader:
 def graphOf(proto: Any, name: str) -> Any:
     """The graph in an attribute of a node.
 
-    Raises    GraphError where there is none
+    Raises    GraphError if there is none
     """
     graph = next((a.g for a in proto.attribute if a.name == name and a.HasField("g")), None)
     if graph is None:
@@ -279,7 +278,7 @@ def graphOf(proto: Any, name: str) -> Any:
 
 @contextmanager
 def builderOf(reader: Any) -> Iterator[GraphBuilder]:
-    """Have the reader make nodes of another graph."""
+    """Make the reader add nodes to another graph."""
     before = reader.builder
     reader.builder = GraphBuilder(before.budget, before.trainable)
     try:
@@ -298,7 +297,7 @@ def needAll(values: list[Any]) -> None:
 
 
 def isInside(value: OnnxValue) -> bool:
-    """True if an inner graph holds a value from outside as a constant, so that it is no input."""
+    """True if an inner graph gets a copy of an outside value as a constant, not as an input."""
     return value.array is not None and not value.isShared
 
 
@@ -310,7 +309,7 @@ def inside(value: OnnxValue) -> OnnxValue:
 
 
 def settledShape(value: OnnxValue, after: OnnxValue) -> Any:
-    """A carried value's shape with a symbol for each size that one run changes; None where the number of axes does."""
+    """A carried value's shape with a symbol for each size that a run changes; None if a run changes its rank."""
     if value.shape is None or after.shape is None or len(value.shape) != len(after.shape):
         return None
     name = f"{value.name or 'value'}_carried"
@@ -319,7 +318,7 @@ def settledShape(value: OnnxValue, after: OnnxValue) -> Any:
 
 
 def without(value: OnnxValue, axis: int) -> OnnxValue:
-    """A slice of a value, without one axis: its shape and dtype."""
+    """A value with the shape and dtype of a slice of another one, without an axis."""
     shape = value.shape and tuple(value.shape)
     if shape:
         axis = normalAxis(axis, len(shape))

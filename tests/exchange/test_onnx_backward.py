@@ -291,7 +291,7 @@ def written(step):
 @pytest.mark.parametrize(("size", "limit"), [(2, 1), (100, 257)])
 def test_a_rule_that_does_something_else_for_few_or_many_samples_is_refused(size, limit):
     net = alone(Turning(size, lambda grad: 3 * grad), [("N", 3)])
-    with pytest.raises(GraphError, match=f"its rule does something else where N is {limit}: give shapes="):
+    with pytest.raises(GraphError, match=f"its rule behaves differently where N is {limit}: give shapes="):
         backwardOnnx(net, ["x0"], net.outputNames[0], shapes=[("N", 3)])
     net = alone(Turning(size, lambda grad: grad + grad), [("N", 3)])
     assert backwardOnnx(net, ["x0"], net.outputNames[0], shapes=[("N", 3)])

@@ -124,5 +124,5 @@ def test_a_branch_of_a_known_condition_is_differentiated_alone():
 
 def test_a_gradient_that_is_nothing_is_refused_by_name():
     net = alone(RoiPool((2, 2)), [(1, 1, 4, 4), (1, 5)])
-    with pytest.raises(GraphError, match=r"output 'gradient_x1' is nothing: a rule on the way to it has no gradient"):
+    with pytest.raises(GraphError, match=r"output 'gradient_x1' has no value: a rule on the way to it has no gradient"):
         backwardOnnx(net, ["x1"], net.outputNames[0], shapes=[(1, 1, 4, 4), (1, 5)])

@@ -147,7 +147,7 @@ def test_an_input_that_is_a_sequence_becomes_as_many_as_it_has_shapes():
     model = modelOf([("ConcatFromSequence", ["s"], ["y"], ("axis", 0))], ["y"], [sequence])
     net = fromOnnx(model, shapes={"s": [(1, 3), ("N", 3)]})
     assert net.arguments == ("s_0", "s_1") and net.dataShapeFrom((1, 3), ("N", 3)) == ("N + 1", 3)
-    with pytest.raises(GraphError, match=r"input 's': how long the sequence is, is not known"):
+    with pytest.raises(GraphError, match=r"input 's': the length of the sequence is not known"):
         fromOnnx(model)
 
 
@@ -184,7 +184,7 @@ def test_a_loop_that_carries_or_reads_a_sequence_is_read_run_by_run():
     np.testing.assert_array_equal(net.grad, np.full_like(x, 2 + 3 + 3 + 2 + 3))
     open = modelOf([(*n[:1], ["n", *n[1][1:]], *n[2:]) if n[0] == "Loop" else n for n in grown], ["y"],
                    [info("x", shape=[4, 3]), info("n", TensorProto.INT64, [])])  # fmt: skip
-    with pytest.raises(GraphError, match="how many runs there are is known only with the data"):
+    with pytest.raises(GraphError, match="its number of runs is known only with the data"):
         fromOnnx(open)
     assert fromOnnx(open, values={"n": 2}).dataShapeFrom((4, 3)) == (8, 3)
 

@@ -86,7 +86,7 @@ REASONS = {  # of the rows of the page: what became of their cases
     "steps of optimizers, which are optimizers here": r"unknown operators:\n +ai\.onnx\.preview\.training\.",
     "whether it is trained comes with the data": "training_mode .* is known only with the data",
     "lengths, axes or shapes that come with the data": "known only with the data; a constant can be read",
-    "sequences and optionals whose length or presence is not known": "how long the sequence is|not known ahead of time|got none",
+    "sequences and optionals whose length or presence is not known": "length of the sequence is not known|not known ahead of time|got none",
     "numbers at random; a result that is rounded to 16 bits after each step": "wrong: AssertionError",
     "shapes that the standard's own formula computes from data": "rank of .* is not known|"
     "wanted (shapes that broadcast|as many axes|an index of rank|inputs like the first)",

@@ -1,4 +1,4 @@
-"""ControlGradients of modules that run graphs. If has a branch for each gradient; Loop and Scan run backwards.
+"""ControlGradients: gradients of modules that run graphs. If has a branch for each gradient; Loop, Scan run backwards.
 
 Branches and runs are recomputed; the forward pass stacks the values that each run began with.
 """
@@ -22,7 +22,7 @@ from puregraph.onnx.onnxwriter import End, OnnxStep
 
 
 class ControlGradient(GradientCall):
-    """A gradient of a module that runs graphs: `wanted` are the inputs that want one, `params` the parameters."""
+    """The gradients of a module that runs graphs, for the inputs in `wanted` and the parameters in `params`."""
 
     def __init__(self, step: OnnxStep):
         super().__init__(step)
@@ -36,20 +36,20 @@ class ControlGradient(GradientCall):
         self.seeded = [i for i, x in enumerate(self.grads) if x is not None and self.kinds[i].kind == "f"]
 
     def ends(self, first: int, last: int | None = None) -> list[End]:
-        """Some of the inputs."""
+        """The names, dtypes and shapes of some inputs."""
         rows = zip(self.values[: self.count], self.dtypes, self.shapes)
         return [End(str(x), dtype, shape) for x, dtype, shape in list(rows)[first:last]]
 
     def none(self, argument: int) -> str:
-        """Zeros as an argument."""
+        """Zeros in the shape and dtype of an argument."""
         return self.full(0, argument, self.dtypes[argument])
 
     def position(self, param: int) -> int:
-        """The argument that a parameter of an id is."""
+        """The argument number of a parameter, by its id."""
         return self.count + next(i for i, stored in enumerate(self.stored) if id(stored) == param)
 
     def answers(self, inputs: dict[int, str], params: dict[int, str]) -> list[str | None]:
-        """For each argument its gradient, zeros for one that is wanted and that nothing has reached."""
+        """The gradient of each argument: zeros if it is wanted but no gradient reaches it, None if it is not wanted."""
         known = [*map(inputs.get, range(self.count)), *self.module.inOrder(params)]
         return [(x or self.none(i)) if i in self.order else None for i, x in enumerate(known)]
 
@@ -141,7 +141,7 @@ class RunGradient(ControlGradient):
         return ends + [End(name, self.dtypes[i], self.shapes[i]) for i, name in self.totals.items()]
 
     def beginning(self) -> list[str]:
-        """The gradients that are carried, after the last run."""
+        """The initial carried gradients, which are those after the last run."""
         starts = [str(self.grads[i]) if i in self.seeded else self.none(self.first + i) for i in self.carry]
         return starts + [self.none(i) for i in self.totals]
 

@@ -1,4 +1,4 @@
-"""ElementGradients: of modules that take and put elements by index, by the operators that do so."""
+"""ElementGradients: gradients of modules that gather and scatter elements by index, and of cumulative ones."""
 
 from __future__ import annotations
 
@@ -45,18 +45,18 @@ class IndexedGradient(GradientCall):
         return name if self.dtypes[number] == np.int64 else self.cast(name, np.int64)
 
     def take(self, x: str, index: str) -> str:
-        """The elements of x that an index names."""
+        """Gather the elements of x at an index."""
         return self.op("GatherND" if self.isPoints else "GatherElements", x, index, **self.axis)
 
     def put(self, x: str, index: str, updates: str, reduction: str | None = None) -> str:
-        """x with other elements where an index says."""
+        """Scatter updates to the positions of an index in a copy of x."""
         kind = "ScatterND" if self.isPoints else "ScatterElements"
         return self.op(kind, x, index, updates, **self.axis, reduction=reduction)
 
 
 @writesIndexed(GatherElements, GatherND)
 def gathered(g: IndexedGradient) -> tuple:
-    """Each gradient is added where its element was; with the first axes of a batch an index names its sample too."""
+    """Add each gradient at the position of its element; with batch axes, the index is extended by the sample's."""
     index, batch = g.index(1), getattr(g.module, "batch", 0)
     if batch:
         size = g.op("Shape", index, end=-1)
@@ -68,13 +68,13 @@ def gathered(g: IndexedGradient) -> tuple:
 
 @writesIndexed(TopKValues)
 def chosen(g: IndexedGradient) -> tuple:
-    """The gradients of the chosen elements are put where they were."""
+    """Scatter the gradients of the chosen elements to their positions."""
     return (g.full(0, 0) if g.grad is None else g.put(g.full(0, 0), g.index(2), g.grad),)
 
 
 @writesIndexed(MaxUnpool, forAnySize=False)
 def unpooled(g: IndexedGradient) -> tuple:
-    """The gradients from where the elements went, counted in an output of the usual lengths."""
+    """Gather the gradients at the positions of the elements, which count in an output of the natural lengths."""
     cut = g.module.natural != g.module.lengths
     size = g.step.whole(*g.module.natural), g.step.whole(*range(2, 2 + len(g.module.natural)))
     grad = g.op("Slice", g.grad, g.step.whole(*[0] * len(g.module.natural)), *size) if cut else g.grad
@@ -133,20 +133,20 @@ def transformed(g: IndexedGradient) -> tuple:
 
 @writesIndexed(Trilu)
 def triangle(g: IndexedGradient) -> tuple:
-    """The same part of the gradient."""
+    """The same triangle of the gradient."""
     diagonal = g.step.constant(g.module.diagonal, np.int64)
     return (g.op("Trilu", g.grad, diagonal, upper=int(g.module.upper)),)
 
 
 @writesIndexed(TriluFrom)
 def triangleFrom(g: IndexedGradient) -> tuple:
-    """The same part of the gradient."""
+    """The same triangle of the gradient."""
     return g.op("Trilu", g.grad, g.values[1], upper=int(g.module.upper)), None
 
 
 @writesIndexed(CumulativeAxis)
 def accumulated(g: IndexedGradient) -> tuple:
-    """Sums from the other end; of a product what the other factors give."""
+    """Cumulative sums of the gradient from the other end; for products, see `otherFactors`."""
     axis = g.op("Reshape", g.index(1), g.step.constant(np.zeros(0, np.int64)))
     if g.module.kind == "product":
         return otherFactors(g, axis), None
@@ -156,8 +156,8 @@ def accumulated(g: IndexedGradient) -> tuple:
 
 
 def otherFactors(g: IndexedGradient, axis: str) -> str:
-    """Loop over the elements along an axis: the gradient of each is the sum of all products with it, each without
-    it."""
+    """The gradient of a cumulative product: loop over elements, summing all products that contain the element, without
+    that factor."""
     x, count, options = str(g.values[0]), np.int64, {"exclusive": int(g.module.exclusive) or None}
     along = g.op("Reshape", axis, g.step.whole(1))
     position = g.op("CumSum", g.full(1, 0, count), axis, exclusive=1)
@@ -198,7 +198,7 @@ def put(g: IndexedGradient) -> tuple:
 
 
 def multiplied(g: IndexedGradient, index: str) -> tuple:
-    """The product of the other factors: of the nonzero factors for a single 0, and 0 for two or more."""
+    """Multiply the gradient by the product of the other factors, which is 0 if two or more factors are 0."""
     x, updates = str(g.values[0]), str(g.values[2])
     one, none, count = g.number(1), g.number(0), np.int64
     isZero = [g.op("Equal", v, none) for v in (x, updates)]
@@ -214,7 +214,7 @@ def multiplied(g: IndexedGradient, index: str) -> tuple:
 
 
 def compared(g: IndexedGradient, index: str) -> tuple:
-    """All that are equal to the largest, or smallest, share the gradient evenly."""
+    """Distribute the gradient evenly over the elements equal to the largest, or smallest."""
     x, updates, none = str(g.values[0]), str(g.values[2]), g.number(0)
     y = g.put(x, index, updates, g.module.reduction)
     isKept, isTaken = g.op("Equal", x, y), g.op("Equal", updates, g.take(y, index))

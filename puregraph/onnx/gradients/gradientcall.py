@@ -11,7 +11,7 @@ from puregraph.onnx.onnxwriter import OnnxStep, kindOf
 
 
 class GradientCall:
-    """Names of a module's output gradients, `grads`, and of its arguments and outputs, `values`; None for none.
+    """The names of a module's output gradients, `grads`, and of its arguments and outputs, `values`; None if absent.
 
     `shapes` and `dtypes` belong to the arguments and outputs, `kinds` are the dtypes of the gradients, `dtype` is the
     first of them.
@@ -29,7 +29,7 @@ class GradientCall:
         self.grad, self.dtype = self.grads[0], self.kinds[0]
 
     def op(self, kind: str, *inputs: Any, **attributes: Any) -> str:
-        """Add a node; the name of its first output."""
+        """Add a node; returns the name of its first output."""
         return self.step.op(kind, *inputs, **attributes)
 
     def at(self, step: OnnxStep) -> Any:
@@ -39,7 +39,7 @@ class GradientCall:
         return other
 
     def inside(self) -> Any:
-        """The same call, with nodes added to the graph of an attribute."""
+        """The same call, with nodes added to an inner graph."""
         return self.at(self.step.inside(self.step.writer.blank()))
 
     def number(self, value: Any, dtype: Any = None) -> str:

@@ -7,8 +7,8 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
-GRADIENTS: dict[type, Callable[..., Any]] = {}  # of a step, and of nodes of its own
-ANYSIZE: set[type] = set()  # classes whose gradient is written once for all sizes, those with symbols too
+GRADIENTS: dict[type, Callable[..., Any]] = {}  # by class of the module: the writer of its gradient
+ANYSIZE: set[type] = set()  # classes whose gradient is written the same for all sizes, including symbols
 
 
 def writesGradient(*classes: type, forAnySize: bool = False) -> Callable[[Callable], Callable]:

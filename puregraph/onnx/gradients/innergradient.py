@@ -1,4 +1,4 @@
-"""InnerGradient: gradients of a graph that a module holds, as nodes of a graph in an attribute."""
+"""InnerGradient: the gradients of a graph that a module holds, as nodes of an inner graph."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""RegionGradients: of regions of pictures, one after the other in a Loop that adds to the gradient of the pictures.
+"""RegionGradients: gradients of RoiAlign and RoiPool, by a Loop over the regions that adds to the pictures' gradient.
 
-That is a table with a row for each element of a channel, so that a region adds rows, or elements of rows, by index.
+That gradient is a table with a row for each position of each picture and a column for each channel. A region adds to
+rows, or to elements of rows, by index.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ WHOLE, EXACT = np.dtype(np.int64), np.dtype(np.float64)
 
 
 class RegionGradient(GradientCall):
-    """A gradient of regions: `x` are pictures (n, c, h, w), `sizes` h and w; `real` is the dtype that is added in."""
+    """The gradient of regions of pictures `x` (n, c, h, w); `sizes` are h and w, `real` is the dtype of the sums."""
 
     def __init__(self, step: OnnxStep):
         super().__init__(step)
@@ -37,11 +38,11 @@ class RegionGradient(GradientCall):
         self.rows = self.op("Concat", self.op("Mul", samples, self.area), channels, axis=0)
 
     def floating(self, x: Any) -> str:
-        """A value in the floats that gradients are added in."""
+        """A value, cast to the dtype of the sums."""
         return str(x) if self.real == self.dtype else self.cast(x, self.real)
 
     def table(self, x: str) -> str:
-        """Pictures, their channels last, as rows."""
+        """Pictures as rows of channels, one for each position."""
         return self.op("Reshape", self.op("Transpose", x, perm=[0, 2, 3, 1]), self.rows)
 
     def sumOfRegions(self, write: Callable[[Any, str, str, str], str]) -> str:
@@ -64,11 +65,11 @@ class RegionGradient(GradientCall):
         return self.op("Mul", self.cast(sample, WHOLE), self.area)
 
     def added(self, total: str, index: str, updates: str) -> str:
-        """The table with elements (parts, c) added in the rows that an index of that shape names."""
+        """The table with updates (parts, c) added, each to the row that the index (parts, c) has for its column."""
         return self.op("ScatterElements", total, index, updates, axis=0, reduction="add")
 
     def axes(self, x: str, *where: int) -> str:
-        """A value with axes of length one."""
+        """A value with axes of length one inserted."""
         return self.op("Unsqueeze", x, self.step.whole(*where))
 
 
@@ -97,7 +98,7 @@ def aligned(step: OnnxStep) -> tuple:
 
 
 def largest(b: RegionGradient, rows: str, index: str, weight: str, grad: str, total: str) -> str:
-    """The gradient of a part goes to the largest of the weighted elements."""
+    """Add the gradient of each part at the largest of its weighted elements."""
     read = b.op("Mul", b.op("Gather", rows, index), b.axes(weight, 2))
     best = b.op("ArgMax", read, axis=1)
     like = b.op("Shape", read)
@@ -109,7 +110,7 @@ def largest(b: RegionGradient, rows: str, index: str, weight: str, grad: str, to
 def taps(b: RegionGradient, region: str) -> tuple[str, str]:
     """(indices, weights) of the elements that the points of each part read, both (parts, 4 points).
 
-    A part without points has one here, of weight 0.
+    A part without points gets one of weight 0.
     """
     (iy, wy), (ix, wx) = (axisTaps(b, axis, count, region) for axis, count in enumerate(b.module.size))
     (iy, wy), (ix, wx) = [b.axes(x, 1, 3, 5) for x in (iy, wy)], [b.axes(x, 0, 2, 4) for x in (ix, wx)]
@@ -153,7 +154,7 @@ def axisTaps(b: RegionGradient, axis: int, count: int, region: str) -> tuple[str
 
 @writesGradient(RoiPool, forAnySize=True)
 def pooled(step: OnnxStep) -> tuple:
-    """The gradient of a part goes to its first maximum: the first row that has it, and the first element there."""
+    """Add the gradient of each part at its first maximum: the first element of the first row that has it."""
     g = RegionGradient(step)
 
     def region(b: RegionGradient, r: str, grad: str, total: str) -> str:
@@ -211,7 +212,7 @@ def part(b: RegionGradient, axis: int, count: int, region: str) -> tuple[str, st
 
 
 def rounded(b: RegionGradient, x: str) -> str:
-    """The nearest integer of a number by the scale, of two the one further from 0."""
+    """A number times the scale, rounded to the nearest integer, halves away from 0."""
     single = np.dtype(np.float32)
     x = b.op("Mul", x, b.number(b.module.scale, single))
     size = b.op("Floor", b.op("Add", b.op("Abs", x), b.number(0.5, single)))

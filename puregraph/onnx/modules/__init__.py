@@ -1,4 +1,4 @@
-"""Modules that only operators of ONNX are read as: options that come with the data, and layers without parameters."""
+"""Modules used only for operators of ONNX: with options that depend on the data, or without parameters."""
 
 from puregraph.onnx.modules.controlled import (
     CumulativeAxis,

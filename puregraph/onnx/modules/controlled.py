@@ -1,4 +1,4 @@
-"""Controlled: modules with an option as an input; another module does the work once the option is known."""
+"""Controlled: modules with an option as an input, which run another module once the option is known."""
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from puregraph.onnx.modules.reduceaxes import REDUCTIONS, ReduceFilled
 
 
 class _Controlled(Module):
-    """The base: `controlledBy(rank, *options)` makes the module that works, `openShape` says the rank without it."""
+    """Base class: `controlledBy(shape, options)` makes the module to run; `openShape` is the shape without options."""
 
     keepsDtype = True
     flopsPerElement = 1
@@ -67,7 +67,7 @@ class _Controlled(Module):
 
 
 class ReduceAxes(_Controlled):
-    """y = the sum, mean, product ... of x over the axes that `options` name; without any over all, or over none.
+    """y = the sum, mean, product ... of x over the axes in `options`; without options over all axes, or over none.
 
     Shapes    x (any), options (count) -> y without the axes, or of length one there
     Source    ONNX operators ReduceSum, ReduceMean, Prod, ReduceMax ...
@@ -114,7 +114,7 @@ class ReduceAxes(_Controlled):
 
 
 class CumulativeAxis(_Controlled):
-    """y = the cumulative sum or product of x along the axis that `options` name.
+    """y = the cumulative sum or product of x along the axis in `options`.
 
     Shapes    x (any), options () or (1,) -> y as x
     Source    ONNX operators CumSum, CumProd
@@ -141,7 +141,7 @@ class CumulativeAxis(_Controlled):
 
 
 class TopCount(_Controlled):
-    """values, indices = the largest or smallest elements of x along the axis, as many as `options` say.
+    """values, indices = the k largest or smallest elements of x along the axis, with k in `options`.
 
     Shapes    x (..., n, ...), options (1,) -> values, indices (..., k, ...)
     Source    ONNX operator TopK
@@ -182,7 +182,7 @@ class TopCount(_Controlled):
 
 
 class TriluFrom(_Controlled):
-    """y = x with zeros below or above the diagonal that `options` name.
+    """y = x with zeros below or above the diagonal whose number is in `options`.
 
     Shapes    x (..., n, m), options () -> y as x
     Source    ONNX operator Trilu
@@ -205,7 +205,7 @@ class TriluFrom(_Controlled):
 
 
 class SplitSizes(_Controlled):
-    """y_0, y_1, ... = x cut along the axis into parts of the sizes that `options` name.
+    """y_0, y_1, ... = x split along the axis into parts of the sizes in `options`.
 
     Shapes    x (..., n, ...), options (count) -> yi (..., ni, ...)
     Source    ONNX operator Split

@@ -1,4 +1,4 @@
-"""Filled: arrays that follow from a shape or a few numbers."""
+"""Filled: arrays computed from a shape or a few numbers."""
 
 import numpy as np
 
@@ -46,7 +46,7 @@ class Identical(Module):
 class ConstantRange(Module):
     """y = start, start + step, start + 2 step, ..., up to but without stop, of floats.
 
-    Where the inputs are known ahead of data, so is their number.
+    If the inputs are known ahead of data, the number of elements is known, too.
 
     Shapes    start (), stop (), step () -> y (max(0, ceil((stop - start) / step)))
     Source    ONNX operator Range

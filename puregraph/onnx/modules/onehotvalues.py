@@ -1,4 +1,4 @@
-"""OneHotValues: one of two values where an index names the class, the other elsewhere."""
+"""OneHotValues: one value at the class of each index, another value elsewhere."""
 
 import numpy as np
 

@@ -9,7 +9,7 @@ from puregraph.graph.module import Module
 from puregraph.modules.convolution import Convolve
 from puregraph.modules.windows import perMap
 
-WHOLE = 1 << 24  # the integers up to here are floats of 32 bits
+WHOLE = 1 << 24  # integers up to this are exact in float32
 
 
 class _QuantizedLayer(Module):
@@ -48,7 +48,7 @@ class _QuantizedLayer(Module):
         return np.clip(rounded, ends.min, ends.max).astype(yZero.dtype)
 
     def exact(self, x, W):
-        """The floats in which all sums of products are whole."""
+        """The float dtype in which all sums of products are exact."""
         terms = W.size // max(1, self.outmaps(W.shape))
         return np.float32 if terms * (1 << 8 * (x.dtype.itemsize + W.dtype.itemsize)) <= WHOLE else np.float64
 

@@ -8,16 +8,17 @@ from puregraph.graph.module import Module
 
 
 class CellGradient:
-    """Backpropagation through time of a RecurrentCells: `h`, `c` are gradients of the states before a step, `U`, `b`,
-    `P` sums of the weight gradients."""
+    """Backpropagation through time for a RecurrentCells.
+
+    `h`, `c` are the gradients of the states before a time step; `U`, `b`, `P` are the sums of the weight gradients.
+    """
 
     def __init__(self, cells, R, P, h, c):
         self.cells, self.R, self.peep, self.h, self.c = cells, R, P, h, c
         self.U = self.b = self.P = None
 
     def step(self, gy, h, c, kept, isOn):
-        """Backpropagate one step: the gradient of the input part, from that of the output; `h`, `c` are the states
-        before."""
+        """Backpropagate one time step; returns the gradient of the sums p. `h`, `c` are the states before it."""
         gh, gc = self.h if gy is None else self.h + (gy if isOn is None else np.where(isOn, gy, 0 * gy)), self.c
         if isOn is not None:
             held, (gh, gc) = (gh, gc), [np.where(isOn, g, 0 * g) for g in (gh, gc)]
@@ -33,7 +34,7 @@ class CellGradient:
             setattr(self, name, grad if before is None else before + grad)
 
     def rnn(self, gh, gc, h, c, slope):
-        """The gradients of the sums in an RNN, and of the states before."""
+        """The gradients of an RNN cell: of its sums, and of the states before it."""
         q = gh * slope
         self.add(U=np.matmul(h.T, q), b=q.sum(axis=0))
         return q, np.matmul(q, self.R), gc
@@ -72,9 +73,9 @@ class CellGradient:
 
 
 GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
-ORDERS = {"RNN": (0,), "GRU": (1, 0, 2), "LSTM": (0, 2, 3, 1)}  # where ONNX has the gates of our layers
+ORDERS = {"RNN": (0,), "GRU": (1, 0, 2), "LSTM": (0, 2, 3, 1)}  # ONNX's gate number for each gate of our layers
 PLAIN = {"RNN": ("Tanh",), "GRU": ("Sigmoid", "Tanh"), "LSTM": ("Sigmoid", "Tanh", "Tanh")}
-FUNCTIONS = {  # of x and two constants
+FUNCTIONS = {  # functions of x and two constants
     "Relu": lambda x, a, b: np.maximum(x, 0),
     "Tanh": lambda x, a, b: np.tanh(x),
     "Sigmoid": lambda x, a, b: 0.5 * (1 + np.tanh(0.5 * x)),

@@ -9,7 +9,7 @@ from puregraph.modules.reduction import Max, Mean, Min, Sum, reduced
 
 
 class ReduceMax(Max):
-    """y = max of x over `axis`, and the least there can be where there is nothing to choose from.
+    """y = max of x over `axis`; over no elements the smallest value of the dtype.
 
     Shapes    x (any) -> y without the axes, or of length one there
     Source    ONNX operator ReduceMax
@@ -23,7 +23,7 @@ class ReduceMax(Max):
 
 
 class ReduceMin(Min):
-    """y = min of x over `axis`, and the largest there can be where there is nothing to choose from.
+    """y = min of x over `axis`; over no elements the largest value of the dtype.
 
     Shapes    x (any) -> y without the axes, or of length one there
     Source    ONNX operator ReduceMin
@@ -37,7 +37,7 @@ class ReduceMin(Min):
 
 
 class ReduceMean(Mean):
-    """y = mean of x over `axis`, and 0 where there is nothing to average, as onnxruntime has it.
+    """y = mean of x over `axis`; over no elements 0, as in onnxruntime.
 
     Shapes    x (any) -> y without the axes, or of length one there
     Source    ONNX operator ReduceMean
@@ -50,7 +50,7 @@ class ReduceMean(Mean):
         return empty(self, "Mean", x).astype(self.dataTypeFrom(x.dtype)) if x.size == 0 else super().updateData(x)
 
 
-OFFLOATS = ("L2", "LogSum", "LogSumExp")  # kinds that integers are converted for
+OFFLOATS = ("L2", "LogSum", "LogSumExp")  # reductions for which integers are converted to floats
 
 
 REDUCTIONS = {
@@ -67,11 +67,11 @@ REDUCTIONS = {
 }
 
 
-OPEN = {"Max": ReduceMax, "Min": ReduceMin, "Mean": ReduceMean}  # of axes whose length is a symbol, and may be 0
+OPEN = {"Max": ReduceMax, "Min": ReduceMin, "Mean": ReduceMean}  # for axes whose length is a symbol, which may be 0
 
 
 class ReduceFilled(Module):
-    """y = the reduction of no elements: 0 for sums, 1 for products, the least or largest for extremes.
+    """y = the reduction of no elements: 0 for sums, 1 for products, the smallest value for Max, the largest for Min.
 
     Shapes    x (any) with an empty axis among `axes` -> y without them, or of length one there
     Source    ONNX operators ReduceSum, Prod, ReduceMax ... of an empty set

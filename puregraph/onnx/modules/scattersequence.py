@@ -1,4 +1,4 @@
-"""ScatterSequence: an element put into a stack of the arrays of a sequence."""
+"""ScatterSequence: write updates into the arrays of a sequence, from a start position on for each sample."""
 
 import numpy as np
 
@@ -47,7 +47,7 @@ class ScatterSequence(Module):
         return (np.arange(x.shape[0])[:, None], *(slice(None),) * (axis - 1), positions)
 
     def moved(self, updates):
-        """The updates with their axis behind the first, as indexing has it."""
+        """The updates with their axis moved to the second position, as indexing needs it."""
         axis = normalAxis(self.axis, updates.ndim)
         return updates if axis == 1 else np.moveaxis(updates, axis, 1)
 

@@ -6,18 +6,18 @@ from puregraph.core.errors import need
 from puregraph.core.shape import normalAxis, sizesOf
 from puregraph.graph.module import Module
 
-FAR = 1 << 30  # an end from which on a slice has none
+FAR = 1 << 30  # a larger end means that the slice has no end
 
 
 def cutAt(start, end, step, size):
-    """The slice of an axis; one that goes backward from before the first element has that one, not none as numpy's."""
+    """The slice of an axis; a backward slice that starts before the first element contains it, unlike numpy's."""
     return slice(max(start, -size) if step < 0 and start < -1 else start, end, step)
 
 
 class SliceAlong(Module):
-    """y = x[..., start:end:step, ...] along the axes that an input names.
+    """y = x[..., start:end:step, ...] along the axes in an input.
 
-    What is left depends on the data.
+    The shape of y depends on the data.
 
     Shapes    x (any), starts, ends, axes, steps (count) integers -> y of the same rank
     Source    ONNX operator Slice

@@ -1,4 +1,4 @@
-"""VectorProduct: the matrix product in which a vector may stand for a matrix."""
+"""VectorProduct: the matrix product of matrices or vectors."""
 
 from puregraph.core.base.widen import asResultType
 from puregraph.core.errors import need
@@ -8,9 +8,9 @@ from puregraph.ops.reduction.reference import unbroadcast
 
 
 class VectorProduct(Module):
-    """y = a b, where a vector a is one row, and a vector b one column, which y lacks again.
+    """y = a b; a vector a counts as one row, a vector b as one column, and y lacks that axis.
 
-    Shapes    a (..., i, j) or (j,), b (..., j, k) or (j,) -> y (..., i, k) without what a vector had not
+    Shapes    a (..., i, j) or (j,), b (..., j, k) or (j,) -> y (..., i, k), without i or k for a vector
     Source    ONNX operator MatMul; the NumPy reference, numpy.matmul
     Raises    ShapeError if the inner sizes differ, or leading axes do not broadcast
     """

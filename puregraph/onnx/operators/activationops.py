@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from puregraph.onnx.onnxnode import OnnxNode
     from puregraph.onnx.onnxvalue import OnnxValue
 
-FORMULAS: dict[str, tuple[str, dict[str, float]]] = {  # with attributes and their defaults
+FORMULAS: dict[str, tuple[str, dict[str, float]]] = {  # formulas, and their attributes with defaults
     "Celu": ("maximum(0, x) + minimum(0, alpha * expm1(x / alpha))", {"alpha": 1.0}),
     "HardSigmoid": ("clip(alpha * x + beta, 0, 1)", {"alpha": 0.2, "beta": 0.5}),
     "Mish": ("x * tanh(softplus(x))", {}),

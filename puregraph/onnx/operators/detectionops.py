@@ -37,7 +37,7 @@ def roiAlign(op: OnnxNode, x: OnnxValue, regions: OnnxValue, which: OnnxValue) -
         op.choice("mode", "avg", "max"),
         op.get("coordinate_transformation_mode", usual) == "half_pixel",
     )
-    return op.builder.add(module, [x, regions, which], isComputed=False)[0]  # as many samples as a region is large
+    return op.builder.add(module, [x, regions, which], isComputed=False)[0]  # samples grow with the region
 
 
 @onnxOp("MaxRoiPool")
@@ -83,7 +83,7 @@ def deformConv(
     base = np.empty((2, *size, *out))
     base[0], base[1] = at[0][:, None, :, None], at[1][None, :, None, :]
     base = np.moveaxis(base.reshape(2, count, *out), 0, 1)
-    wide = np.dtype(np.float64)  # a position that is moved by a rounding reads a little of the element beside it
+    wide = np.dtype(np.float64)  # a rounded position would read some of a neighbouring element
     position = op(modules.Reshape((-1, count, 2, *out)), op(modules.Cast(wide), offset))
     scale = np.array(lengths).reshape(2, 1, 1)
     point = op(

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from puregraph.onnx.onnxnode import OnnxNode
     from puregraph.onnx.onnxvalue import OnnxValue
 
-OTHERS = ("IsInf", "Sigmoid", "Softplus", "Tanh")  # have attributes, or are modules
+OTHERS = ("IsInf", "Sigmoid", "Softplus", "Tanh")  # operators with attributes, or with modules
 ROWS = {row.onnx: name for name, row in TABLE.items() if name in FUNCTIONS and len(row.pulls) == 1}
 UNARY = {kind: f"{name}(x)" for kind, name in ROWS.items() if kind and kind not in OTHERS}
 UNARY |= {"Neg": "-x", "Reciprocal": "1 / x"}
@@ -132,7 +132,7 @@ def clip(op: OnnxNode, x: OnnxValue, low: Any = None, high: Any = None) -> OnnxV
         if low <= high:
             return op(modules.Clip(float(low), float(high)), x)
         return op(Pointwise(formula="minimum(maximum(x, low), high)", low=low, high=high), x)
-    if low is not None:  # at a bound the gradient is all of x; maximum would share it
+    if low is not None:  # at a bound, all of the gradient goes to x; maximum would split it
         x = op(Pointwise(formula="where(x < low, low, x)"), x, low)
     if high is not None:
         x = op(Pointwise(formula="where(x > high, high, x)"), x, high)

@@ -1,4 +1,4 @@
-"""IndexingOps: elements chosen and put by index, sorted, counted, one in a class."""
+"""IndexingOps: gather and scatter elements by index, sort and count them, one-hot vectors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""MicrosoftOps: operators of onnxruntime's own that its optimizer and its quantizer write, composed of others."""
+"""MicrosoftOps: onnxruntime's own operators, as its optimizer and quantizer write them, composed of standard ones."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from puregraph.graph import Graph
 
 HIDDEN = -10000.0  # added to the score of a masked key
-TINY = 1e-12  # the epsilon of a norm behind a sum
-ACTIVATIONS = {  # with the names of their constants
+TINY = 1e-12  # the epsilon of a norm after a sum
+ACTIVATIONS = {  # the names of their constants
     **dict.fromkeys(("Relu", "Sigmoid", "Tanh", "HardSwish"), ()),
     "LeakyRelu": ("alpha",),
     "HardSigmoid": ("alpha", "beta"),
@@ -40,7 +40,7 @@ ACTIVATIONS = {  # with the names of their constants
 
 
 def microsoftOp(*names: str, optional: tuple[str, ...] = ()) -> Callable[[Callable], Callable]:
-    """Register the function below; inputs without a default have to be there, but for `optional` and zero points."""
+    """Register the function below; inputs without a default are required, except `optional` ones and zero points."""
 
     def register(read: Callable) -> Callable:
         formal = [p for p in inspect.signature(read).parameters.values() if p.kind is not p.VAR_POSITIONAL][1:]
@@ -68,7 +68,7 @@ def standard(
     version: int = opregistry.NEWEST,
     **attributes: Any,
 ) -> Any:
-    """The outputs of an operator of the standard, which has as many as the first `outputs` of this one."""
+    """The outputs of a standard operator on these values; it has the first n `outputs` of this node."""
     proto = type(op.proto)(op_type=kind, output=op.proto.output[:outputs])
     inner = OnnxNode(proto, op.name, version, attributes, op.builder)
     inner.scope = op.scope
@@ -138,7 +138,7 @@ def fusedMatMul(op: OnnxNode, a: OnnxValue, b: OnnxValue) -> OnnxValue:
 
 
 def moved(op: OnnxNode, x: OnnxValue, side: str) -> OnnxValue:
-    """An operand of a product, its rows moved behind the axes of the batch, and then transposed, as attributes say."""
+    """An operand of a product, transposed as the attributes transBatchA, transA (or B) say."""
     rank = op.rankOf(x)
     axes = list(range(rank))
     if op.get(f"transBatch{side}", 0) and rank > 2:
@@ -190,7 +190,7 @@ def summed(op: OnnxNode, *values: OnnxValue | None) -> OnnxValue:
     return total
 
 
-onnxOp("SimplifiedLayerNormalization")(rmsNorm)  # which onnxruntime writes into the domain of the standard
+onnxOp("SimplifiedLayerNormalization")(rmsNorm)  # onnxruntime writes it into the standard domain
 
 
 @microsoftOp("EmbedLayerNormalization", optional=("segments", "ofSegments"))
@@ -205,7 +205,7 @@ def embedLayerNorm(
     beta: OnnxValue,
     *others: OnnxValue | None,
 ) -> tuple[OnnxValue | None, ...]:
-    """LayerNormalization of the sum of rows for words, positions and segments; how many ones a mask begins with."""
+    """(LayerNormalization of the sum of word, position and segment embeddings; sums of the mask; sum of embeddings)."""
     mask, positions = [*others, None, None][:2]
     positions = counted(op, ids, 1) if positions is None else positions
     tables = [(ofWords, ids), (ofPositions, positions)]
@@ -227,7 +227,7 @@ def counted(op: OnnxNode, x: OnnxValue, axis: int) -> OnnxValue:
 
 @microsoftOp("RotaryEmbedding")
 def rotary(op: OnnxNode, x: OnnxValue, positions: OnnxValue, cos: OnnxValue, sin: OnnxValue) -> OnnxValue:
-    """Pairs of features rotated by an angle that their position and their index in a head say."""
+    """Rotary embedding: rotate pairs of features by an angle that depends on their position and index in a head."""
     refuseUnless(op, is_packed_batching=0, scale=1.0)
     isFlat, count = op.rankOf(x) == 3, op.get("num_heads", 0)
     half = cos.shape[1]
@@ -354,7 +354,7 @@ def selfAttention(
     bias: OnnxValue | None,
     length: OnnxValue | None = None,
 ) -> OnnxValue | tuple[OnnxValue, OnnxValue]:
-    """(output, keys and values) of queries, keys and values side by side."""
+    """(output, keys and values) of concatenated queries, keys and values."""
     refuseUnless(op, do_rotary=0, past_present_share_buffer=0)
     if length is not None:
         op.refuse("past_sequence_length: wanted a past that is as long as it is, got a buffer with a length")
@@ -456,14 +456,13 @@ def dynamicProduct(
     bZero: OnnxValue | None = None,
     bias: OnnxValue | None = None,
 ) -> OnnxValue:
-    """The product with a matrix of integers of values that are rounded to 256 steps between their extremes."""
+    """The product of values, quantized to 256 steps between their extremes, with a matrix of integers."""
     steps, aScale = stepsOf(op, a)
     return unscaled(op, op(VectorProduct(), steps, centered(op, b, bZero)), aScale, bScale, bias)
 
 
 def stepsOf(op: OnnxNode, x: OnnxValue) -> tuple[OnnxValue, OnnxValue]:
-    """Values as numbers of steps, in float64, and the length of a step: the 256th part from the least, or 0, to the
-    largest, or 0."""
+    """Values as multiples of a step, in float64, and the step: the range of the values and 0, divided by 255."""
     low, high = (op(Pointwise(formula=f"{kind}(x, 0)"), op(make(), x)) for kind, make in EXTREMES)
     scale = op(Pointwise(formula="where(h > l, (h - l) / 255, 1)"), high, low)
     zero = op(Pointwise(formula="round(clip(-l / s, 0, 255))"), low, scale)
@@ -530,7 +529,7 @@ def bitsProduct(
 
 
 def apart(packed: np.ndarray, bits: int) -> np.ndarray:
-    """The integers in bytes, the first one in the lowest bits."""
+    """Unpack the integers in bytes, lowest bits first."""
     shifts = np.arange(0, 8, bits, dtype=np.uint8)
     return (packed[:, :, None] >> shifts & (1 << bits) - 1).astype(np.uint8).reshape(len(packed), -1)
 
@@ -560,7 +559,7 @@ def quantizedPair(
     yScale: OnnxValue,
     yZero: OnnxValue | None = None,
 ) -> OnnxValue:
-    """A sum or a product."""
+    """The sum or product of two quantized arrays."""
     module = modules.Add() if op.type == "QLinearAdd" else modules.Mul()
     return between(op, lambda x, y: op(module, x, y), (yScale, yZero), a, aScale, aZero, b, bScale, bZero)
 
@@ -574,7 +573,7 @@ def quantizedFunction(
     yScale: OnnxValue,
     yZero: OnnxValue | None = None,
 ) -> OnnxValue:
-    """An activation or a pool."""
+    """An activation or pooling of a quantized array."""
     attributes = {name: value for name, value in op.attributes.items() if name not in ("channels_last", "opset")}
 
     def function(value: OnnxValue) -> OnnxValue:
@@ -599,7 +598,7 @@ def channelsLast(op: OnnxNode, x: OnnxValue) -> OnnxValue:
 
 @microsoftOp("QLinearConcat")
 def quantizedConcat(op: OnnxNode, yScale: OnnxValue, yZero: OnnxValue | None, *triples: OnnxValue | None) -> OnnxValue:
-    """Arrays side by side."""
+    """The concatenation of quantized arrays."""
     return between(op, lambda *xs: op(modules.Concat(op.get("axis")), *xs), (yScale, yZero), *triples)
 
 
@@ -621,7 +620,7 @@ def quantizedConvolution(op: OnnxNode, x: OnnxValue, *others: OnnxValue | None) 
 
 @microsoftOp("NhwcMaxPool")
 def maxPool(op: OnnxNode, x: OnnxValue) -> OnnxValue:
-    """MaxPool of channels that are last."""
+    """MaxPool with channels last."""
     return channelsLast(op, standard(op, "MaxPool", channelsSecond(op, x), **op.attributes))
 
 

@@ -1,4 +1,4 @@
-"""NormalizationOps: values brought to one scale, by statistics of a batch, a sample, or neighbouring channels."""
+"""NormalizationOps: normalisation by statistics of a batch, a sample, or neighbouring channels."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 
 def allWeights(*values: OnnxValue) -> bool:
-    """True if all values are arrays of the file."""
+    """True if all values are initializers of the file."""
     return all(v.array is not None and not v.isSplit for v in values)
 
 
 def isNeutral(scale: OnnxValue, bias: OnnxValue | None) -> bool:
-    """True if scale and bias are constants that change nothing, and no weights."""
+    """True if scale and bias are constants without effect, and not trained."""
     constants = [(v.array, n) for v, n in ((scale, 1), (bias, 0)) if v is not None and not v.isWeight]
     count = 1 if bias is None else 2
     return len(constants) == count and all(array is not None and np.all(array == n) for array, n in constants)
@@ -76,7 +76,7 @@ def instanceNorm(op: OnnxNode, x: OnnxValue, scale: OnnxValue, bias: OnnxValue) 
 def layerNorm(
     op: OnnxNode, x: OnnxValue, scale: OnnxValue, bias: OnnxValue | None = None
 ) -> OnnxValue | tuple[OnnxValue, ...]:
-    """With the mean and the inverse of the deviation as further outputs."""
+    """LayerNormalization; further outputs are the mean and the inverse of the deviation."""
     rank = op.rankOf(x)
     axis = normalAxis(op.get("axis", -1), rank)
     axes, epsilon = tuple(range(axis, rank)), op.get("epsilon", 1e-5)
@@ -101,7 +101,7 @@ def layerNorm(
 
 @onnxOp("RMSNormalization", since=23)
 def rmsNorm(op: OnnxNode, x: OnnxValue, scale: OnnxValue) -> OnnxValue:
-    """With a scale that is a weight of the last axes, one module; else the mean square of floats of 32 bits or more."""
+    """RMSNormalization: one module if the scale is a weight of the last axes, else composed, in at least float32."""
     axis, epsilon = normalAxis(op.get("axis", -1), op.rankOf(x)), op.get("epsilon", 1e-5)
     if allWeights(scale) and scale.shape == tuple(x.shape[axis:]) and scale.dtype == x.dtype:
         return op(op.builder.fill(RmsNorm(scale.shape, epsilon), scale=scale), x)

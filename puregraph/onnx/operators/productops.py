@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @onnxOp("MatMul")
 def matMul(op: OnnxNode, a: OnnxValue, b: OnnxValue) -> OnnxValue:
-    """A weight on the right is that of a Linear layer."""
+    """MatMul; with a weight on the right, a Linear layer."""
     if isLayer(a, b):
         return linear(op, a, b, None)
     plain = (a.rank or 0) >= 2 and (b.rank or 0) >= 2
@@ -62,7 +62,7 @@ def scaled(op: OnnxNode, x: OnnxValue, factor: float) -> OnnxValue:
 
 @onnxOp("Einsum")
 def einsum(op: OnnxNode, *xs: OnnxValue) -> OnnxValue:
-    """Dots stand for the axes that are not named."""
+    """Einsum; letters are added for the axes of an ellipsis."""
     equation = op.get("equation").replace(" ", "")
     if "..." in equation:
         equation = named(equation, [op.rankOf(x) for x in xs])
@@ -70,7 +70,7 @@ def einsum(op: OnnxNode, *xs: OnnxValue) -> OnnxValue:
 
 
 def named(equation: str, ranks: list[int]) -> str:
-    """An equation with letters in place of dots; inputs that have fewer such axes lack the first letters."""
+    """An equation with letters in place of the ellipsis; inputs with fewer such axes lack the first letters."""
     left, arrow, output = equation.partition("->")
     groups = left.split(",")
     free = [c for c in "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz" if c not in equation]

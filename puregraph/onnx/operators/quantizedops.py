@@ -40,7 +40,7 @@ def fixed(scale: OnnxValue) -> OnnxValue:
 
 @onnxOp("DequantizeLinear")
 def dequantize(op: OnnxNode, x: OnnxValue, scale: OnnxValue, zero: OnnxValue | None = None) -> OnnxValue:
-    """In the dtype of the scale, or an attribute's; known integers stay as small as they are."""
+    """The dtype is the scale's, or an attribute's; known integers keep their dtype."""
     kind = op.get("output_dtype", 0)
     dtype = dtypeOf(kind) if kind else None
     module = Dequantize(op.get("axis", 1), op.get("block_size", 0), dtype)
@@ -51,7 +51,7 @@ def dequantize(op: OnnxNode, x: OnnxValue, scale: OnnxValue, zero: OnnxValue | N
 def integerProduct(
     op: OnnxNode, a: OnnxValue, b: OnnxValue, aZero: OnnxValue | None = None, bZero: OnnxValue | None = None
 ) -> OnnxValue:
-    """In float64, in which sums of products of 8 bits are exact."""
+    """MatMulInteger, computed in float64, in which sums of products of 8 bits are exact."""
     return op(modules.Cast("int32"), product(op, a, b, aZero, bZero))
 
 
@@ -93,7 +93,7 @@ def centered(op: OnnxNode, x: OnnxValue, zero: OnnxValue | None) -> OnnxValue:
 def integerConvolution(
     op: OnnxNode, x: OnnxValue, W: OnnxValue, xZero: OnnxValue | None = None, wZero: OnnxValue | None = None
 ) -> OnnxValue:
-    """In float64, in which sums of products of 8 bits are exact."""
+    """ConvInteger, computed in float64, in which sums of products of 8 bits are exact."""
     return op(modules.Cast("int32"), convolved(op, x, W, xZero, wZero))
 
 
@@ -135,7 +135,7 @@ def channels(op: OnnxNode, value: OnnxValue | None, rank: int) -> Any:
 def rescaled(
     op: OnnxNode, x: OnnxValue, aScale: OnnxValue, bScale: OnnxValue, yScale: OnnxValue, yZero: OnnxValue
 ) -> OnnxValue:
-    """round(x aScale bScale / yScale) + yZero in the dtype of that: the factor in float32, as others have it."""
+    """round(x aScale bScale / yScale) + yZero in the dtype of yZero; the factor is in float32, as in other runtimes."""
     scales = [op(modules.Cast("float32"), fixed(scale)) for scale in (aScale, bScale, yScale)]
     factor = op(Pointwise(formula="a * b / y"), *scales)
     y = op(modules.Mul(), op(modules.Cast("float32"), x), factor)

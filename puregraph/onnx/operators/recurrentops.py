@@ -122,7 +122,7 @@ def layer(
 
 
 def apart(op: OnnxNode, value: OnnxValue, sides: int, hsize: int, isY: bool) -> OnnxValue:
-    """An output of ours, (n, sides hsize) or (n, t, sides hsize), as (sides, n, hsize) or (t, sides, n, hsize)."""
+    """An output of our layer, (n, sides hsize) or (n, t, sides hsize), as (sides, n, hsize) or (t, sides, n, hsize)."""
     parts = op.view(modules.Reshape((0, 0, sides, hsize) if isY else (0, sides, hsize)), value)
     return op.view(modules.Transpose((1, 2, 0, 3) if isY else (1, 0, 2)), parts)
 
@@ -143,7 +143,7 @@ def arraysOf(op: OnnxNode, W: OnnxValue, R: OnnxValue, B: OnnxValue | None) -> d
 
 
 def inOrder(array: np.ndarray, order: tuple) -> np.ndarray:
-    """Weights (sides, gates hsize, ...) as ours: transposed, the gates in our order, the directions side by side."""
+    """Weights (sides, gates hsize, ...) as in our layers: transposed, gates in our order, directions concatenated."""
     sides, width, *rest = array.shape
     gates = array.reshape(sides, len(order), width // len(order), *rest)[:, list(order)]
     flat = gates.reshape(sides * width, *rest)
@@ -151,7 +151,7 @@ def inOrder(array: np.ndarray, order: tuple) -> np.ndarray:
 
 
 def merged(op: OnnxNode, state: OnnxValue, width: int) -> OnnxValue:
-    """A first state (sides, n, hsize) as ours, (n, sides hsize)."""
+    """An initial state (sides, n, hsize) as our layers take it, (n, sides hsize)."""
     return op.view(modules.Reshape((-1, width)), op.view(modules.Transpose((1, 0, 2)), state))
 
 

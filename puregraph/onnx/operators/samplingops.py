@@ -1,4 +1,4 @@
-"""SamplingOps: arrays read between their elements."""
+"""SamplingOps: interpolation between the elements of arrays."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def upsample(op: OnnxNode, x: OnnxValue, scales: OnnxValue | None = None) -> Onn
 
 @onnxOp("Resize", since=10)
 def resizeByScales(op: OnnxNode, x: OnnxValue, scales: OnnxValue) -> OnnxValue:
-    """Opset 10 says nothing of rounding: up where an axis shrinks, else down, as onnxruntime does."""
+    """Opset 10 does not specify the rounding: up if an axis shrinks, else down, as in onnxruntime."""
     return resizing(op, x, scales, "scales", range(op.rankOf(x)), coordinates="asymmetric", rounding="simple")
 
 
@@ -70,7 +70,7 @@ def resizing(
     region: OnnxValue | None = None,
     **options: Any,
 ) -> OnnxValue:
-    """A Resize; factors and region are inputs where they are known only with the data."""
+    """A Resize; factors and region become inputs if they depend on the data."""
     mode = op.get("mode", "nearest")
     if mode != "nearest" and not isFloating(x.dtype):
         op.refuse(f"interpolates {x.dtype}: the standard does not define the rounding")

@@ -1,4 +1,4 @@
-"""ShapingOps: the same elements in other shapes and orders, joined, cut, repeated; shapes as values."""
+"""ShapingOps: reshape, transpose, join, split and repeat arrays; shapes as values."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def concat(op: OnnxNode, *xs: OnnxValue) -> OnnxValue:
 
 @onnxOp("Split")
 def split(op: OnnxNode, x: OnnxValue, sizes: OnnxValue | None = None) -> OnnxValue | list[OnnxValue]:
-    """The sizes are an attribute before opset 13; without any, parts are equal but for the last."""
+    """The sizes are an attribute before opset 13; without sizes, all parts but the last are equal."""
     axis, count = op.get("axis", 0), max(len(op.proto.output), 1)
     lengths = op.get("split") if sizes is None else sizes.numbers
     if sizes is not None and lengths is None:
@@ -195,7 +195,7 @@ def pad(
     if axes is not None and axes.numbers is None:
         axes, pads = None, spread(op, pads, axes, rank)
     chosen = tuple(range(rank)) if axes is None else tuple(int(a) % rank for a in axes.numbers)
-    known = None if pads.numbers is None or fill is None else pads.numbers.tolist()  # a fill comes behind pads
+    known = None if pads.numbers is None or fill is None else pads.numbers.tolist()  # the fill's input is after pads
     pairs = None if known is None else tuple(zip(known[: len(chosen)], known[len(chosen) :], strict=True)) or None
     fillValue = 0.0 if fill is None else np.ravel(fill)[0].item()
     while mode == "reflect" and pairs and axes is None and any(isBeyond(n, both) for n, both in zip(x.shape, pairs)):
@@ -207,7 +207,7 @@ def pad(
 
 
 def isBeyond(size: Any, both: tuple) -> bool:
-    """True if a reflection takes more than there is, and goes on in what it made."""
+    """True if a reflection is longer than the axis, so that it reflects again."""
     return isinstance(size, int) and size > 1 and max(both) >= size
 
 
@@ -282,7 +282,7 @@ def pictureOf(op: OnnxNode, x: OnnxValue) -> tuple:
 def reshaped(
     op: OnnxNode, x: OnnxValue, batch: OnnxValue, maps: tuple, area: tuple, *lengths: OnnxValue | int
 ) -> OnnxValue:
-    """x with the samples of `batch`, these maps, and an area, whose `lengths` are inputs where several are open."""
+    """x reshaped to (samples of `batch`, *maps, *area); if several sizes are open, `lengths` are the area as inputs."""
     shape = (batch.shape[0], *maps, *area)
     if sum(isinstance(size, Dim) for size in shape) <= 1:
         target = tuple(-1 if isinstance(size, Dim) else size for size in shape)

@@ -1,4 +1,4 @@
-"""SignalOps: Fourier transforms, of frames of a signal too; numbers at random; bits of one kind read as another."""
+"""SignalOps: Fourier transforms, also of frames of a signal; random numbers; BitCast."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def dft(op: OnnxNode, x: OnnxValue, length: OnnxValue | None = None, axis: OnnxV
 
 @onnxOp("STFT", since=17)
 def stft(op: OnnxNode, x: OnnxValue, step: Any, window: Any = None, length: OnnxValue | None = None) -> OnnxValue:
-    """Frames of the signal, which its axis of time is gathered into, times the window, each transformed."""
+    """Gather the signal into frames, multiply them by the window, and transform each."""
     step, n = int(np.ravel(op.known(step, "the step"))[0]), x.shape[1]
     size = window.shape[0] if length is None else int(np.ravel(op.known(length, "the length of a frame"))[0])
     if isinstance(n, Dim) or isinstance(size, Dim):
@@ -50,7 +50,7 @@ def stft(op: OnnxNode, x: OnnxValue, step: Any, window: Any = None, length: Onnx
 def melWeightMatrix(
     op: OnnxNode, bins: Any, length: Any, rate: OnnxValue, low: OnnxValue, high: OnnxValue
 ) -> OnnxValue:
-    """A constant: triangles over the frequencies, equally wide in mel; bins + 2 of such widths reach the upper edge."""
+    """A constant: one triangle over the frequencies for each bin; their edges are equally spaced in mel."""
     bins, length, rate, low, high = (
         np.ravel(op.known(v, what))[0]
         for v, what in zip((bins, length, rate, low, high), ("bins", "the length", "the rate", "an edge", "an edge"))

@@ -11,7 +11,7 @@ from puregraph.core.shape import valueOf
 from puregraph.onnx.patterns.matching import numberOf
 from puregraph.onnx.patterns.patternregistry import onnxPattern
 
-BLIND = -1e30  # scores below are those of keys that a query does not see, as Attention has it
+BLIND = -1e30  # lower scores mean that a key is hidden from a query, as in Attention
 SCORES = (
     "MatMul(q * Known(a), keys * Known(b))",
     "MatMul(q, keys) * Known(a)",
@@ -27,7 +27,7 @@ MASKED = {
     "shown": "Where(Known(shown), {}, Known(low))",
     "hidden": "Where(Known(covered), Known(low), {})",
 }
-SURE = {  # with zeros for a query that sees no key, as Attention gives them
+SURE = {  # forms that give zeros for a query without visible keys, as Attention does
     "added": "{} + mask",
     "shown": "Where(shown, {}, Known(low))",
     "past": f"Where({PAST}, {{}}, Known(low))",
@@ -37,7 +37,7 @@ SURE = {  # with zeros for a query that sees no key, as Attention gives them
 
 
 def zeroed(scores: str) -> str:
-    """The weights of scores, zeros where a query sees no key."""
+    """The pattern of softmax weights that are zero for a query without visible keys."""
     return f"Where(Less(ReduceMax({scores}, axes=last, keepdims=1), Known(least)), 0, Softmax({scores}, axis=-1))"
 
 
@@ -63,7 +63,7 @@ def attention(op: Any, q: Any, keys: Any, v: Any, a: Any = None, b: Any = None, 
 def masking(op: Any, masks: dict[str, Any], targets: Any, sources: Any) -> tuple[bool, Any] | None:
     """(causal, extra mask) of an attention; None for masks that Attention does not support.
 
-    Where nothing is said of queries that see no key, each has to see one.
+    Unless the pattern gives zeros for queries without visible keys, each query must see a key.
     """
     low, isSure = masks.get("low"), "least" in masks
     if low is not None and not hides(low) or isSure and not (hides(masks["least"]) and masks["last"] == (-1,)):

@@ -13,7 +13,7 @@ from puregraph.onnx.patterns.patternregistry import onnxPattern
 
 MEAN = "ReduceMean({}, axes=axes, keepdims=1)"
 REST = f"(x - {MEAN.format('x')})"
-CENTERED = (  # with the square as a power or as a product, the deviation as a root, its inverse, or a power
+CENTERED = (  # the division by the deviation in three forms
     f"{REST} / Sqrt({MEAN.format(f'{REST} ** 2')} + Known(epsilon))",
     f"{REST} * (1 / Sqrt({MEAN.format(f'{REST} ** 2')} + Known(epsilon)))",
     f"{REST} / ({MEAN.format(f'{REST} ** 2')} + Known(epsilon)) ** 0.5",
@@ -70,7 +70,7 @@ def zerosLike(op: Any, value: Any) -> Any:
 
 
 def normed(op: Any, make: Any, x: Any, axes: tuple, epsilon: Any, **weights: Any) -> Any:
-    """A normalisation of the last axes with arrays of the file; None where axes or shapes are others."""
+    """A normalisation of the last axes with unshared weights of the file; None if axes or shapes do not fit."""
     shape = None if x.rank is None else tuple(x.shape[-len(axes) :])
     small = epsilon.numbers
     isLast = axes == tuple(range(-len(axes), 0)) and shape is not None and all(isinstance(n, int) for n in shape)

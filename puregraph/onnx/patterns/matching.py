@@ -12,7 +12,7 @@ import numpy as np
 from puregraph.onnx.onnxvalue import OnnxValue
 from puregraph.onnx.patterns.pattern import CHAINS, PatternTerm
 
-CLOSE = 1e-6  # by how much of it a number may be off; more where the file's own dtype is coarser
+CLOSE = 1e-6  # relative tolerance of a number; larger if the dtype in the file is less precise
 LIMITS = (("min", -np.inf), ("max", np.inf))
 DEFAULTS: dict[str, dict[str, Any]] = {
     "ReduceMean": {"keepdims": 1},
@@ -24,7 +24,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
 
 
 class OperatorView(NamedTuple):
-    """The origin of a value in the form of patterns: operator, operands, and the values of the nodes between."""
+    """The origin of a value as patterns see it: operator, operands, and the outputs of the nodes that it stands for."""
 
     op: str
     args: tuple[OnnxValue, ...]
@@ -38,7 +38,7 @@ class Match(NamedTuple):
     inside: tuple[OnnxValue, ...] = ()
 
     def named(self, name: str, value: Any) -> Match | None:
-        """This match with a value for a name; None where the name stands for another one."""
+        """This match with a name bound to a value; None if the name is bound to another value."""
         if name in self.bindings:
             return self if isSame(self.bindings[name], value) else None
         return Match({**self.bindings, name: value}, self.inside)
@@ -120,7 +120,7 @@ def groupings(view: OperatorView, wanted: int) -> Iterator[tuple[tuple, tuple]]:
 
 
 def views(value: OnnxValue) -> Iterator[OperatorView]:
-    """The forms of what made a value, an Identity left out."""
+    """The forms in which patterns see the node that made a value; an Identity is skipped."""
     nodes: tuple[OnnxValue, ...] = ()
     while value.origin is not None:
         origin = value.origin
@@ -133,7 +133,7 @@ def views(value: OnnxValue) -> Iterator[OperatorView]:
 
 
 def forms(value: OnnxValue, nodes: tuple[OnnxValue, ...]) -> Iterator[OperatorView]:
-    """The forms of what made a value."""
+    """The equivalent forms of the node that made a value, such as Add for Sub of a number."""
     origin = value.origin
     kind, args = origin.type, tuple(origin.inputs)
     if kind == "Neg":
@@ -166,7 +166,7 @@ def single(value: Any) -> float | None:
 
 
 def numberOf(value: Any) -> float | None:
-    """The number that a value is, known ahead of data and never trained; None if it is none."""
+    """The only element of a value that is known ahead of data and not trained; None for other values."""
     return None if value is None or value.isWeight else single(value)
 
 

@@ -1,4 +1,4 @@
-"""Origin: which use of an operator gave a value of a file, with the graph of the file that this is in."""
+"""Origin: the node of the file that computes a value."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import Any
 
 
 class Origin:
-    """An operator, the values that it reads, and its attributes.
+    """A node's operator, the values that it reads, and its attributes.
 
-    `scope`    stands for the graph or function of the file: patterns do not look beyond it
+    `scope`    identifies the graph or function that contains the node: patterns do not match across graphs
     """
 
     __slots__ = ("attributes", "inputs", "scope", "type", "version")

@@ -7,15 +7,15 @@ from functools import cache
 from typing import Any, NamedTuple
 
 ARITHMETIC = {ast.Add: "Add", ast.Sub: "Sub", ast.Mult: "Mul", ast.Div: "Div", ast.Pow: "Pow"}
-FORMS = frozenset(ARITHMETIC.values())  # each may be written as others
-CHAINS = ("Add", "Mul")  # in any order and grouping
+FORMS = frozenset(ARITHMETIC.values())  # operators that may be written as others
+CHAINS = ("Add", "Mul")  # operators that match in any order and grouping
 
 
 class PatternTerm(NamedTuple):
     """An operator with its operands, a "number", a value that is "known" ahead of data, or "any" value.
 
-    `name` is the name bound to a value; `options` are attributes: a number has to equal that of the file, a name is
-    bound to it.
+    `name` is the name bound to a value; `options` are attributes: a number must equal that in the file, a name is bound
+    to it.
     """
 
     op: str
@@ -26,14 +26,14 @@ class PatternTerm(NamedTuple):
 
 
 class Pattern:
-    """The graph that a text describes.
+    """The graph of operators that a text describes.
 
         x * Sigmoid(Known(beta) * x)
         x / Sqrt(ReduceMean(x ** 2, axes=axes, keepdims=1) + Known(epsilon))
 
-    A name is any value, the same wherever it stands; `Known(name)` is one that is known ahead of data; a number is an
-    array of one element with that number. Sums and products match in any order and grouping. What subtracts or divides
-    by a number counts as a sum or product, `x * x` as `x ** 2`. Other calls are operators, with attributes by name.
+    A name matches any value, the same one wherever it occurs; `Known(name)` matches a value known ahead of data, and a
+    number an array of one element equal to it. Sums and products match in any order and grouping. Subtracting a number
+    counts as a sum, dividing by one as a product, `x * x` as `x ** 2`. Other calls are operators, attributes by name.
     """
 
     def __init__(self, text: str):
@@ -63,7 +63,7 @@ def number(value: float) -> PatternTerm:
 def parsed(node: Any) -> PatternTerm:
     """The term of an expression.
 
-    Raises    SyntaxError for text that is no pattern
+    Raises    SyntaxError for text that is not a pattern
     """
     if isinstance(node, ast.Name):
         return PatternTerm("any", name=node.id)
@@ -84,12 +84,12 @@ def parsed(node: Any) -> PatternTerm:
 
 
 def optionFrom(node: Any) -> Any:
-    """The name that an attribute is given to, or the number that it has to be."""
+    """The name that an attribute is bound to, or the number that it must equal."""
     return node.id if isinstance(node, ast.Name) else ast.literal_eval(node)
 
 
 def arithmetic(op: str, a: PatternTerm, b: PatternTerm) -> PatternTerm:
-    """A term of two operands, in the form in which values of a file are looked at."""
+    """A term of two operands, in the form that `matching.forms` gives values of the file."""
     if op == "Sub" and b.op == "number":
         return chain("Add", (a, number(-b.number)))
     if op == "Div" and b.op == "number":

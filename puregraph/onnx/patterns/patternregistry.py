@@ -11,7 +11,7 @@ from puregraph.onnx.patterns.matching import Match, matches, views
 from puregraph.onnx.patterns.pattern import Pattern
 
 FAMILIES = ("activation", "attention", "layer", "quantized", "quantizedlayer")
-ARITHMETIC = frozenset("Add Sub Mul Div Neg Reciprocal Pow".split())  # looked at in several forms
+ARITHMETIC = frozenset("Add Sub Mul Div Neg Reciprocal Pow".split())  # operators that match in several forms
 Known = dict[str, list[tuple[Pattern, Callable[..., Any]]]]
 PATTERNS: Known = {}
 

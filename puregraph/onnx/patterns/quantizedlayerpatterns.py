@@ -1,4 +1,4 @@
-"""QuantizedLayerPatterns: floats between integers: a layer that is computed with the integers themselves."""
+"""QuantizedLayerPatterns: layers between dequantization and quantization, computed on the integers themselves."""
 
 from __future__ import annotations
 

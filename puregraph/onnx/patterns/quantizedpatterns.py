@@ -1,4 +1,4 @@
-"""QuantizedPatterns: pairs that go from integers to floats and back to the same, exactly."""
+"""QuantizedPatterns: dequantization followed by quantization with the same scale, which is exact."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def reshaped(op: Any, x: Any, scale: Any, zero: Any, sizes: Any) -> Any:
 
 
 def isExact(x: Any, scale: Any, zero: Any) -> bool:
-    """True if there is one scale that floats can be divided by, and one zero point of the same dtype as x."""
+    """True if scale and zero point are single numbers that make quantizing a dequantized x exact."""
     number = scale.numbers
     isOne = number.size == 1 and number.ndim == 0 and zero.numbers.ndim == 0 and number.dtype.kind == "f"
     fits = x.dtype == zero.dtype and x.dtype.itemsize == 1 and number.dtype.itemsize >= 4

@@ -21,7 +21,7 @@ COMPARED = (np.less, np.less_equal, np.greater, np.greater_equal, np.equal, np.n
 
 
 def formulas(writer: RuleWriter, call: Call) -> list[str]:
-    """The terms of an Interpreter."""
+    """Write the terms of an Interpreter; returns the names of its results."""
     evaluator, names = call.function, list(call.function.names)
     arguments = dict(zip(names, call.arguments))
     dtypes = tuple([x.dtype if isinstance(x, Value) or isinstance(x, np.generic) else None for x in call.arguments])

@@ -1,8 +1,8 @@
-"""OpenSizes: writes a rule for several numbers in place of each symbol, and computes the constants that change.
+"""OpenSizes: write a rule for any size, by writing it for several trial sizes of each symbol.
 
-The nodes have to be the same for all numbers. A constant that changes is expressed as a sum of products of lengths that
-the model can read, such as 2 N T - 1, and has to be exact for every try. If a rule writes other nodes for a small or a
-large number, the written nodes have to give the same result as those.
+The nodes must be the same for all trial sizes. A constant that changes is expressed as a sum of products of lengths
+that the model can read, such as 2 N T - 1, and must be exact in every try. If a rule writes different nodes for a small
+or large size, the written nodes must give the same results.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from puregraph.onnx.onnxwriter import OnnxStep, isWhole, kindOf
 from puregraph.onnx.rules.opentrial import OpenTrial
 
 NUMBERS = (11, 13, 17, 19, 21, 22, 23, 26, 27, 29, 31)  # trial sizes of symbols, different in each try
-SURE = 2  # tries more than there are lengths
-LIMITS = (1, 2, 3, 257)  # numbers at which a rule may do something else, each tried for one symbol beside the others
-DEGREE = 4  # lengths in one product
+SURE = 2  # tries in addition to one for each length
+LIMITS = (1, 2, 3, 257)  # sizes at which a rule may behave differently, each tried for one symbol at a time
+DEGREE = 4  # maximum number of lengths in a product
 Terms = dict[tuple[int, ...], int]  # {lengths: coefficient}
 FIXED = "give shapes= without symbols"
 OFDATA = f"a size is known only with the data, so its rule cannot be written: {FIXED}"
 
 
 class OpenLength(NamedTuple):
-    """A length with symbols, and the number that it was in each try."""
+    """A length with symbols, and its value in each try."""
 
     dim: Dim
     tried: tuple[int, ...]
@@ -40,7 +40,7 @@ class OpenLength(NamedTuple):
 def forAnySize(step: OnnxStep, write: Callable[[OnnxStep], None]) -> None:
     """Write a step whose inputs have symbolic lengths.
 
-    Raises    GraphError if a length is unknown, or if a constant is no sum of products of lengths
+    Raises    GraphError if a length is unknown, or a constant is not a sum of products of lengths
     """
     shapes = [shape for shape in [*step.shapes, *step.outshapes] if shape is not None]
     if all(isWhole(n) for shape in shapes for n in shape):
@@ -65,16 +65,16 @@ def forAnySize(step: OnnxStep, write: Callable[[OnnxStep], None]) -> None:
     alike = [(sizes, tried) for sizes, tried in limits if skeleton(tried) == skeleton(first)]
     try:
         adopt(step, [*usual, *alike], dims)
-    except GraphError:  # a small array may be no progression
+    except GraphError:  # a small array may not look like a progression
         alike = []
         again(step, mark, usual, dims)
     for sizes, tried in limits:
         if (sizes, tried) not in alike and not OpenTrial(step, step.writer.nodes[mark:], sizes).isLike(tried):
-            raise GraphError(f"its rule does something else where {shown(sizes)}: {FIXED}")
+            raise GraphError(f"its rule behaves differently where {shown(sizes)}: {FIXED}")
 
 
 def again(step: OnnxStep, mark: int, sketches: list[tuple[dict[str, int], OnnxStep]], dims: Iterable[Dim]) -> None:
-    """Add the nodes in place of those from `mark` on, and lengths that were read there."""
+    """Write the nodes from `mark` on again, including the lengths that they read."""
     gone = {name for node in step.writer.nodes[mark:] for name in node.output}
     del step.writer.nodes[mark:]
     known = step.writer.lengths
@@ -95,7 +95,7 @@ def atLimits(
 
 
 def skeleton(step: OnnxStep) -> list[Any]:
-    """The nodes of a step, of constants the names alone."""
+    """The nodes of a step in comparable form: constants are only names."""
     return [
         node.output[0] if node.op_type == "Constant" else node.SerializeToString(deterministic=True)
         for node in step.writer.nodes
@@ -103,12 +103,12 @@ def skeleton(step: OnnxStep) -> list[Any]:
 
 
 def shown(sizes: dict[str, int]) -> str:
-    """Numbers of symbols as a sentence has them."""
+    """The sizes of symbols in words, as `N is 3`."""
     return ", ".join(f"{name} is {size}" for name, size in sizes.items())
 
 
 def sketch(step: OnnxStep, write: Callable[[OnnxStep], None], sizes: dict[str, int]) -> OnnxStep:
-    """The step written for given numbers, by its own writer."""
+    """The step, written for these sizes by a copy of its writer."""
     tried = copy(step)
     tried.writer = copy(step.writer)
     tried.writer.nodes, tried.writer.taken = [], set(step.writer.taken)
@@ -120,7 +120,7 @@ def sketch(step: OnnxStep, write: Callable[[OnnxStep], None], sizes: dict[str, i
     )
     try:
         write(tried)
-    except ValueError:  # numpy's own: a size that comes with the data is no longer one that others follow
+    except ValueError:  # from numpy: a size depends on the data
         raise GraphError(OFDATA) from None
     return tried
 
@@ -140,16 +140,16 @@ def adopt(step: OnnxStep, sketches: list[tuple[dict[str, int], OnnxStep]], dims:
 
 
 def needSame(tries: list[list[Any]]) -> None:
-    """Check that nodes are the same in every try, but for the elements of constants.
+    """Check that nodes are the same in every try, except for the elements of constants.
 
-    Raises    GraphError where they are not
+    Raises    GraphError if they are not
     """
     if len({len(nodes) for nodes in tries}) > 1:
-        raise GraphError(f"its rule does not the same for other sizes: {FIXED}")
+        raise GraphError(f"its rule behaves differently for other sizes: {FIXED}")
     for nodes in zip(*tries):
         isSame = len({node.SerializeToString(deterministic=True) for node in nodes}) == 1
         if not isSame and any(node.op_type != "Constant" or node.output != nodes[0].output for node in nodes):
-            raise GraphError(f"an option of {nodes[0].op_type} in its rule follows open sizes: {FIXED}")
+            raise GraphError(f"an option of {nodes[0].op_type} in its rule depends on open sizes: {FIXED}")
 
 
 def arrayOf(node: Any) -> np.ndarray:
@@ -166,7 +166,7 @@ class OpenConstant:
         self.step, self.op, self.lengths, self.name = step, step.op, lengths, name
 
     def write(self, arrays: list[np.ndarray]) -> None:
-        """The nodes.
+        """Write the nodes that compute the constant.
 
         Raises    GraphError for arrays that cannot be fitted
         """
@@ -181,10 +181,10 @@ class OpenConstant:
 
     def unknown(self) -> GraphError:
         """The error for a constant that cannot be fitted."""
-        return GraphError(f"a constant in its rule follows open sizes in a way that has no ONNX equivalent: {FIXED}")
+        return GraphError(f"a constant in its rule depends on open sizes in a way that has no ONNX equivalent: {FIXED}")
 
     def sizes(self, rows: np.ndarray, out: str | None = None) -> str:
-        """A vector of integers, with one row for each try."""
+        """Write a vector of integers, given as one row for each try; returns its name."""
         parts: list[str] = []
         known: list[int] = []
         for column in rows.T:
@@ -198,7 +198,7 @@ class OpenConstant:
         return self.op("Concat", *parts, out=out, axis=0)
 
     def length(self, tried: np.ndarray) -> str:
-        """One integer, as an array with one element."""
+        """Write an integer, given for each try, as an array of one element; returns its name."""
         terms = fitted(tried, [length.tried for length in self.lengths])
         if terms is None:
             raise self.unknown()
@@ -213,7 +213,7 @@ class OpenConstant:
         return str(total)
 
     def read(self, dim: Dim) -> str:
-        """A length of an input of the model, or else of the step."""
+        """Read a length from the shape of an input of the model, or else of the step; returns its name."""
         step, known = self.step, self.step.writer.lengths
         if dim not in known:
             writer = step.writer
@@ -226,7 +226,7 @@ class OpenConstant:
         return str(known[dim])
 
     def number(self, tried: np.ndarray, shape: tuple[int, ...], out: str | None = None) -> str:
-        """One element of any dtype: an integer, or the reciprocal of one."""
+        """Write one element of any dtype, an integer or the reciprocal of one; returns its name."""
         dtype, isOne = tried.dtype, (tried == np.rint(tried)).all()
         integers = np.rint(tried if isOne else 1 / tried).astype(np.int64)
         if not isOne and not np.allclose(integers * tried.astype(np.float64), 1, 8 * np.finfo(dtype).eps):
@@ -238,7 +238,7 @@ class OpenConstant:
         return value if isOne else self.op("Reciprocal", value, out=out)
 
     def filled(self, arrays: list[np.ndarray]) -> None:
-        """An array whose shape differs between tries: constant, an arithmetic progression, or a triangle."""
+        """Write an array whose shape differs between tries: constant, an arithmetic progression, or a triangle."""
         if len({array.ndim for array in arrays}) > 1:
             raise self.unknown()
         shape = self.sizes(np.array([array.shape for array in arrays], np.int64))
@@ -260,7 +260,7 @@ class OpenConstant:
             raise self.unknown()
 
     def count(self, sizes: np.ndarray) -> str:
-        """0, 1, 2, ... as many as so."""
+        """Write the integers from 0 to below a size, given for each try; returns their name."""
         if (sizes == sizes[0]).all():
             return self.step.constant(np.arange(sizes[0]))
         zero, one = (self.step.constant(n, np.int64) for n in (0, 1))
@@ -268,7 +268,7 @@ class OpenConstant:
 
 
 def progression(array: np.ndarray) -> tuple[int, int]:
-    """By how much an element is larger than the one before, and the first one."""
+    """The step of an arithmetic progression, and its first element."""
     flat = array.ravel()
     return int(flat[1] - flat[0]), int(flat[0])
 

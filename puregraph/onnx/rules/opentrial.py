@@ -16,7 +16,7 @@ NEAR = 1e-4
 
 
 class OpenTrial:
-    """The nodes of a step on numbers at random, with `sizes` for symbols."""
+    """A trial run of a step's nodes on random data, with `sizes` for the symbols."""
 
     def __init__(self, step: OnnxStep, nodes: list[Any], sizes: dict[str, int]):
         self.step, self.nodes, self.sizes = step, nodes, sizes

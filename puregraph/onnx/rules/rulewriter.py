@@ -1,4 +1,4 @@
-"""RuleWriter: a rule of a module in operators of ONNX, one for each call that it makes on arrays."""
+"""RuleWriter: write a module's rule as operators of ONNX, call by call."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from puregraph.ops.operation import declared
 
 
 def simplerOf(function: Any) -> Any:
-    """The same by simpler functions: in words of ONNX, or as the compiler has it where there is no writer."""
+    """The rule that writes a function as simpler ones, for ONNX alone or for the compiler; None if it has a writer."""
     if declared(function, "onnx") is not None:
         return None
     return declared(function, "words") or decompositionOf(function)
@@ -60,9 +60,9 @@ class RuleWriter:
         return self.op("Reshape", x, self.whole(*shape), allowzero=1 if 0 in tuple(shape) else None)
 
     def write(self, call: Call) -> None:
-        """The operators of one call.
+        """Write the operators of one call.
 
-        Raises    GraphError for a function that has no words
+        Raises    GraphError for a function without an ONNX equivalent
         """
         write = writerOf(call.function)
         if write is None:

@@ -1,4 +1,4 @@
-"""OperandShapes: the rank and the sizes that an operator asks of an operand, from weights, permutations and windows."""
+"""OperandShapes: the rank and sizes that an operator requires of an operand, from weights, permutations and windows."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from puregraph.core.dim import Dim
 from puregraph.core.shape import valueOf
 from puregraph.onnx.graphbuilder import dimsFrom
 
-Demand = tuple[int | None, dict[int, Any]]  # the number of axes, if it follows, and sizes by axis, which may be < 0
+Demand = tuple[int | None, dict[int, Any]]  # the rank, if known, and sizes by axis, which may be negative
 RANKS = {"RoiAlign": 4, "MaxRoiPool": 4, "GRU": 3, "LSTM": 3, "RNN": 3}
 
 
@@ -22,7 +22,7 @@ def settleOperand(kind: str, attributes: dict[str, Any], inputs: list[Any]) -> N
 
 
 def settle(value: Any, rank: int | None, sizes: dict[int, Any]) -> None:
-    """Record a rank and sizes of a value. Known ones stay, because a rule reports misfits better."""
+    """Record a rank and sizes of a value. Known ones are not replaced, because the rule reports misfits better."""
     if value.array is not None or valueOf(value.shape) is not None:
         return
     if value.shape is None and rank is not None:
@@ -37,7 +37,7 @@ def settle(value: Any, rank: int | None, sizes: dict[int, Any]) -> None:
 
 
 def convolved(attributes: Any, inputs: Any, others: Any) -> Demand:
-    """A weight has the rank of the input, and its number of channels."""
+    """The rank is that of the weight, which also has the number of channels."""
     W = others[0]
     if W is None or len(W) < 2:
         return None, {}
@@ -46,13 +46,13 @@ def convolved(attributes: Any, inputs: Any, others: Any) -> Demand:
 
 
 def multiplied(attributes: Any, inputs: Any, others: Any) -> Demand:
-    """The last axis has the length of a matrix's rows."""
+    """The last axis has as many elements as the matrix has rows."""
     W = others[0]
     return None, {-1: W[-2]} if W is not None and len(W) >= 2 else {}
 
 
 def resized(attributes: Any, inputs: Any, others: Any) -> Demand:
-    """A factor or a size for each axis."""
+    """There is a factor or size for each axis."""
     lists = [*others[1:], *others[:1]] if len(others) > 1 else others
     lengths = [shape[0] for shape in lists if shape is not None and len(shape) == 1 and isinstance(shape[0], int)]
     isAll = attributes.get("axes") is None
@@ -60,40 +60,40 @@ def resized(attributes: Any, inputs: Any, others: Any) -> Demand:
 
 
 def squeezed(attributes: Any, inputs: Any, others: Any) -> Demand:
-    """Axes that are left out have length one."""
+    """Squeezed axes have length one."""
     known = inputs[1].numbers if len(inputs) > 1 and inputs[1] is not None else attributes.get("axes")
     return None, dict.fromkeys([] if known is None else map(int, known), 1)
 
 
 def normalized(attributes: Any, inputs: Any, others: Any) -> Demand:
-    """A scale for each channel."""
+    """There is a scale for each channel."""
     scale = others[0]
     return None, {1: scale[0]} if scale is not None and len(scale) == 1 else {}
 
 
 def scaled(attributes: Any, inputs: Any, others: Any) -> Demand:
-    """A scale for each position of the last axes."""
+    """The last axes have the shape of the scale."""
     scale, axis = others[0], attributes.get("axis", -1)
     isSuffix = scale is not None and axis < 0 and len(scale) == -axis
     return None, {i - len(scale): n for i, n in enumerate(scale)} if isSuffix else {}
 
 
 def padded(attributes: Any, inputs: Any, others: Any) -> Demand:
-    """Two widths for each axis, unless some are named."""
+    """There are two widths for each axis, unless an input names the axes."""
     pads = others[0] if others else (len(attributes.get("pads", ())),)
     isAll = len(others) < 3 and pads is not None and len(pads) == 1 and isinstance(pads[0], int)
     return pads[0] // 2 or None if isAll else None, {}
 
 
 def counted(attributes: Any, inputs: Any, others: Any) -> Demand:
-    """A number for each axis."""
+    """There is a number for each axis."""
     counts = others[0]
     isKnown = counts is not None and len(counts) == 1 and isinstance(counts[0], int)
     return counts[0] if isKnown else None, {}
 
 
 def product(attributes: Any, inputs: Any, others: Any) -> Demand:
-    """A matrix, with as many columns, or rows, as the other one has rows."""
+    """The operand is a matrix; the axis that is summed over has the length of that of the other one."""
     W = others[0]
     inner = None if W is None or len(W) != 2 else W[1 if attributes.get("transB") else 0]
     return 2, {0 if attributes.get("transA") else 1: inner}

@@ -13,16 +13,16 @@ from puregraph.core.shape import normalAxis, symbols, valued, valueOf
 from puregraph.graph.pointwise import Pointwise
 from puregraph.modules import Add, Concat, Flatten, Mul, Reshape, Shape, Size
 
-SMALL, LARGE = 96, 192  # sizes that are tried: multiples of what networks halve, and of their windows
-VARIED = 12  # symbols that are varied one at a time
+SMALL, LARGE = 96, 192  # trial sizes, divisible by common strides and windows
+VARIED = 12  # maximum number of symbols that are varied one at a time
 
 Trial = tuple[dict[str, int], list[tuple]]
 
 
 def partialShapes(module: Any, shapes: list[Any]) -> list[tuple] | None:
-    """The shapes of the outputs with None for each size that is not known; None where no rank is.
+    """The shapes of the outputs, with None for each unknown size; None if the ranks are unknown.
 
-    A size is known where it is the same number, or the same expression of the inputs' symbols, for all sizes that fit.
+    A size is known if it is the same number, or the same expression of the inputs' symbols, in all trials that fit.
     """
     shapes = aligned(module, shapes)
     names = list(dict.fromkeys(name for shape in shapes if shape is not None for name in symbolsOf(shape)))
@@ -41,7 +41,7 @@ def partialShapes(module: Any, shapes: list[Any]) -> list[tuple] | None:
 
 
 def aligned(module: Any, shapes: list[Any]) -> list[Any]:
-    """The shapes, with a number that another one has on an axis in place of a symbol, where they have to agree."""
+    """The shapes, with a symbol replaced by another shape's number on that axis if the module requires equal sizes."""
     if not isinstance(module, (Add, Mul, Concat, Pointwise)) or None in shapes:
         return shapes
     rank = max(map(len, shapes))
@@ -62,7 +62,7 @@ def aligned(module: Any, shapes: list[Any]) -> list[Any]:
 
 
 def fittingTrials(module: Any, shapes: list[Any], names: list[str]) -> Iterator[Trial]:
-    """The output shapes for each choice of sizes that the module takes: all alike, and each symbol twice as large."""
+    """The output shapes for each choice of sizes that the module accepts: all equal, then one symbol twice as large."""
     choices = [dict.fromkeys(names, size) for size in (SMALL, LARGE)]
     choices += [choices[0] | {name: LARGE} for name in names[:VARIED]]
     rank: list[int] = []
@@ -78,7 +78,7 @@ def fittingTrials(module: Any, shapes: list[Any], names: list[str]) -> Iterator[
 
 
 def bound(shape: Any, sizes: dict[str, int]) -> Any:
-    """A shape with numbers for symbols, in elements that are known as well."""
+    """A shape with numbers for its symbols, and for those in its known elements."""
     if shape is None:
         return None
     value = valueOf(shape)
@@ -95,13 +95,13 @@ def numberOf(size: Any, sizes: dict[str, int]) -> int:
 
 
 def symbolsOf(shape: Any) -> tuple[str, ...]:
-    """The symbols in a shape, and in the elements that are known."""
+    """The symbols in a shape, and in its known elements."""
     value = valueOf(shape)
     return symbols(shape) + (symbols(value.ravel().tolist()) if value is not None and value.dtype.kind == "O" else ())
 
 
 def candidates(dims: list[list[Any]], axis: int) -> list[Any]:
-    """The open sizes of the inputs, those of the same axis first."""
+    """The symbolic sizes of the inputs, those of the same axis first."""
     beside = [row[axis] for row in dims if axis < len(row)]
     return [size for size in dict.fromkeys([*beside, *(n for row in dims for n in row)]) if size is not None]
 
@@ -117,7 +117,7 @@ def commonSize(numbers: list[Any], trials: list[Trial], dims: list[Any]) -> Any:
 
 
 def targetShape(module: Any, shapes: list[Any]) -> list[tuple] | None:
-    """The shape that a module gives whatever it gets: of a Reshape to constants, of the sizes of an array."""
+    """Output shapes that do not depend on the input's shape: of a Reshape, Flatten, Size or Shape; otherwise None."""
     x = shapes[0]
     if isinstance(module, Reshape):
         known: Any

@@ -1,4 +1,4 @@
-"""AxisWriters: modules of the reader with options as inputs, and modules that need several operators."""
+"""AxisWriters: modules with options as inputs, which only the reader makes, and modules that need several operators."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def trilu(step: OnnxStep) -> None:
 
 @writesOnnx(ReduceFilled)
 def reduceFilled(step: OnnxStep) -> None:
-    """The reduction of nothing."""
+    """The reduction, which is over no elements."""
     reduced(step, f"Reduce{step.module.kind}", step.x, step.module.axes, step.module.keepdims, step.y)
 
 
@@ -70,7 +70,7 @@ def full(step: OnnxStep) -> None:
 
 @writesOnnx(MaxUnpool)
 def unpool(step: OnnxStep) -> None:
-    """MaxUnpool, with windows that give the lengths which the indices are counted in."""
+    """MaxUnpool, with windows that give the natural lengths, in which the indices count."""
     module, (n, c, *lengths) = step.module, step.shapes[0]
     if not all(map(isWhole, (n, c, *lengths))):
         raise GraphError("its sizes have symbols")

@@ -1,4 +1,4 @@
-"""ComposedWriters: modules with an operator in new opsets only; in old ones they are composed of small operators."""
+"""ComposedWriters: modules with an operator only in new opsets; in old opsets they are composed of small operators."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from puregraph.onnx.onnxwriter import OnnxStep, writesOnnx
 from puregraph.onnx.writers.layerwriters import reduced
 from puregraph.onnx.writers.operatorwriters import checkTypes
 
-GELU, HARDSWISH, RMSNORM = 20, 14, 23  # the opsets since which there is an operator
+GELU, HARDSWISH, RMSNORM = 20, 14, 23  # the first opsets with these operators
 
 
 @writesOnnx(modules.Gelu)
@@ -48,7 +48,7 @@ def hardSwish(step: OnnxStep) -> None:
 
 @writesOnnx(modules.Swish)
 def swish(step: OnnxStep) -> None:
-    """Swish by Sigmoid: the operator since opset 24 is one that runtimes lack, and gives the same."""
+    """Swish by Sigmoid: runtimes lack the operator of opset 24, and the result is the same."""
     args, named = step.module.initArgs
     beta = float(args[0] if args else named.get("beta", 1.0))
     wide = step.x if beta == 1 else step.op("Mul", step.x, number(step, beta))

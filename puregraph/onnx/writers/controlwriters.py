@@ -1,4 +1,4 @@
-"""ControlWriters: modules that run graphs of their own, as nodes with graphs in their attributes."""
+"""ControlWriters: modules that run graphs, as nodes with graphs in their attributes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def ifElse(step: OnnxStep, isKept: bool = False) -> None:
 
 @writesOnnx(Loop)
 def loop(step: OnnxStep, isKept: bool = False) -> None:
-    """Loop; with what each run begins with stacked, if it is kept for a gradient."""
+    """Loop; if a gradient needs them, the inputs of each run are stacked as further outputs."""
     m, count = step.module, len(step.module.outputNames)
     before = [(1,) * rank for rank in m.ranks]
     carried, alike = step.shapes[2 : 2 + m.carried], step.shapes[2 + m.carried :]

@@ -1,4 +1,4 @@
-"""ConvolutionWriters: convolutions and pools, with zeros or cuts beside them for what ONNX's own padding lacks."""
+"""ConvolutionWriters: convolutions and pools, with Pad nodes for padding that their operators do not support."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from puregraph.modules.deconvolution import _Transposed
 from puregraph.onnx.onnxwriter import OnnxStep, isWhole, writesOnnx
 from puregraph.onnx.writers.operatorwriters import checkTypes
 
-PADLESS = 22  # the opset since which no window of a pool begins in the padding behind
+PADLESS = 22  # the first opset in which no window of a pool begins in the padding at the end
 
 
 def optionsOf(stride: Any, pad: Any, dilation: Any) -> dict[str, Any]:
-    """Stride, dilation and padding of windows, of which negative sides are left out."""
+    """Stride, dilation and padding of windows; negative padding counts as 0."""
     pads = {"auto_pad": "SAME_UPPER"} if pad == "same" else {"pads": flat(pad, lambda side: max(side, 0))}
     return {"strides": list(stride), "dilations": list(dilation) if set(dilation) != {1} else None, **pads}
 
 
 def flat(pairs: Any, change: Any) -> list[int]:
-    """All sides before, then all after, each changed."""
+    """The paddings before all axes, then those after them, each changed."""
     return [change(both[side]) for side in (0, 1) for both in pairs]
 
 
 def around(step: OnnxStep, x: str | None, pad: Any, out: str | None = None, sign: int = 1) -> str | None:
-    """x cut where sides of a padding are negative, or with sign -1 longer by as many zeros."""
+    """x with negative sides of a padding cut off; with sign -1, x with as many zeros added there instead."""
     missing = [] if pad == "same" else flat(pad, lambda side: sign * min(side, 0))
     if not any(missing):
         return x
@@ -59,7 +59,7 @@ def sizesOf(size: tuple) -> list | None:
 
 @writesOnnx(_Transposed)
 def transposed(step: OnnxStep) -> None:
-    """ConvTranspose, with zeros around it that no window reaches, and then the bias."""
+    """ConvTranspose; then zeros at positions that no window reaches, and the bias."""
     module, (W, b, size) = step.module, weightsOf(step)
     (stride, _, dilation), (inside, zeros) = module.windows(size), module.cut(size)
     options = {**optionsOf(stride, inside, dilation), "group": module.groups, "kernel_shape": sizesOf(size)}
@@ -76,7 +76,7 @@ def transposed(step: OnnxStep) -> None:
 
 @writesOnnx(modules.MaxPoolNd, modules.AvgPoolNd, modules.LpPoolNd)
 def pool(step: OnnxStep) -> None:
-    """MaxPool, AveragePool, LpPool; a divisor of its own is a factor behind it."""
+    """MaxPool, AveragePool, LpPool; a divisor other than the window's size is a Mul after it."""
     m = step.module
     x, options = around(step, step.x, m.pad), {"kernel_shape": list(m.size), **optionsOf(m.stride, m.pad, m.dilation)}
     if m.ceil and step.opset < PADLESS:
@@ -99,9 +99,9 @@ def pool(step: OnnxStep) -> None:
 
 
 def checkWindows(step: OnnxStep) -> None:
-    """Check that old opsets count as many windows: they also count windows that begin in the padding.
+    """Check that old opsets have the same number of windows: they also count windows that begin in the padding.
 
-    Raises    GraphError where there are fewer
+    Raises    GraphError if the numbers differ
     """
     m = step.module
     for i, (k, s, d) in enumerate(zip(m.size, m.stride, m.dilation), 2):

@@ -1,4 +1,4 @@
-"""CostWriters: costs as elementwise operators and sums. What is checked of targets and labels is not written."""
+"""CostWriters: costs as elementwise operators and sums. Checks of targets and labels are not written."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def crossEntropy(step: OnnxStep) -> None:
             step.op("Mul", part, step.constant(by, real))
             for part, by in ((terms, 1 - module.smoothing), (mean, module.smoothing))
         )
-        if weights is not None and not weights.all():  # a class of weight 0 is left out, its smoothing too
+        if weights is not None and not weights.all():  # a class of weight 0 is ignored, also in smoothing
             mean = step.op("Where", step.op("Greater", share, step.constant(0, real)), mean, step.constant(0, real))
         terms = step.op("Add", terms, mean)
     if isCounted is not None:
@@ -73,7 +73,7 @@ def labelsOf(step: OnnxStep) -> tuple[str, str | None]:
 
 
 def average(step: OnnxStep, terms: str, count: str, rank: int, real: Any) -> None:
-    """The terms, weighted by sample where weights are given, and reduced as the cost says: by default to their mean."""
+    """Weight the terms by sample if there are weights, and reduce them as the cost says, by default to their mean."""
     reduction = step.module.reduction
     if len(step.inputs) > 2 and step.inputs[2] is not None:
         weight = converted(step, step.inputs[2], step.indtypes[2], real)

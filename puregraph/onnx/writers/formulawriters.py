@@ -20,13 +20,13 @@ DIRECT = {  # formulas that are one operator
     "relu(x)": "Relu",
 }
 
-# log(erfcx(u) / t) for t = 2 / (2 + u) is nearly a polynomial in 2 t - 1, here the best of degree 14, off by 3e-10
+# minimax polynomial of degree 14, to 3e-10, of log(erfcx(u) / t) in 2 t - 1, with t = 2 / (2 + u)
 TAIL = """
 -0.6717940841603574 0.6726432205460096 0.0473433203673824 -0.046895482161018284 -0.00987298045936322
 0.008823558177799494 0.0017613393650599215 -0.002339277724519433 -0.00015613427417103567 0.0006579538485008299
 -7.119731174529279e-05 -0.00015463379140443504 4.1795896072937485e-05 2.0723071137511583e-05 -8.121255095289192e-06
 """
-# Lanczos 1964 of order 9 and g = 7, right to 15 digits; Giles 2010, right to 7, by powers of what is moved to 0
+# Lanczos 1964 of order 9 and g = 7, to 15 digits; Giles 2010, to 7 digits, in powers of the shifted argument
 GAMMAS = """
 676.5203681218851 -1259.1392167224028 771.32342877765313 -176.61502916214059 12.507343278686905 -0.13857109526572012
 9.9843695780195716e-6 1.5056327351493116e-7
@@ -108,7 +108,7 @@ def formula(step: OnnxStep) -> None:
 
 
 def spelled(formula: Any) -> Term:
-    """The term of a formula in functions that ONNX has."""
+    """The term of a formula, written in functions that ONNX has."""
     return rebuild(rebuild(formula.term, {}, opened), {}, words)
 
 
@@ -118,7 +118,7 @@ def opened(op: str, *args: Term) -> Term:
 
 
 def words(op: str, *args: Term) -> Term:
-    """A function in those that ONNX has."""
+    """A function, written in functions that ONNX has."""
     if op == "log1p" and args[0].op == "exp":
         return term("softplus", *args[0].args)
     text = WORDS.get(op)
@@ -135,7 +135,7 @@ class Expression:
         self.done: dict[Term, tuple[str, bool]] = {}
 
     def write(self, root: Term, dtype: Any) -> None:
-        """The nodes, and a last one that gives the output in its dtype."""
+        """Write the nodes; the last one computes the step's output in its dtype."""
         name, isBool = self.named(root)
         if isBool and dtype.kind == "b" or not isBool and dtype == self.real:
             last = self.step.writer.nodes[-1] if self.step.writer.nodes else None
@@ -147,13 +147,13 @@ class Expression:
             self.step.op("Cast", name, out=self.step.y, to=kindOf(dtype))
 
     def named(self, t: Term) -> tuple[str, bool]:
-        """The name of a term's value."""
+        """The name of a term's value, and whether it is a boolean; its nodes are written once."""
         if t not in self.done:
             self.done[t] = self.made(t)
         return self.done[t]
 
     def made(self, t: Term) -> tuple[str, bool]:
-        """The nodes of a term."""
+        """Write the nodes of a term."""
         if t.op == "number":
             return self.step.constant(t.value, self.real), False
         if t.op == "name":
@@ -164,7 +164,7 @@ class Expression:
         return self.operation(t)
 
     def operation(self, t: Term) -> tuple[str, bool]:
-        """The node of an operation."""
+        """Write the nodes of an operation."""
         if t.op == "where":
             condition, a, b = t.args
             return self.step.op("Where", self.truth(condition), self.number(a), self.number(b)), False

@@ -67,7 +67,7 @@ def accumulated(step: OnnxStep) -> None:
 
 @writesOnnx(Parameter)
 def parameter(step: OnnxStep) -> None:
-    """The stored array itself; nothing where the module has none."""
+    """The stored array itself; no output if the module has none."""
     if step.module.value is None:
         step.absent.add(step.y)
         return

@@ -10,7 +10,7 @@ from puregraph.onnx.modules.reduceaxes import OPEN, REDUCTIONS
 from puregraph.onnx.modules.vectorproduct import VectorProduct
 from puregraph.onnx.onnxwriter import OnnxStep, isWhole, kindOf, writesOnnx
 
-ALONE = {  # reductions of one element each
+ALONE = {  # the operator that replaces a reduction over no axes
     "ReduceL1": "Abs",
     "ReduceL2": "Abs",
     "ReduceSumSquare": "Mul",
@@ -20,7 +20,7 @@ ALONE = {  # reductions of one element each
 
 @writesOnnx(modules.Linear)
 def linear(step: OnnxStep) -> None:
-    """Gemm where all that the layer is given are matrices, else MatMul and Add."""
+    """Gemm if the layer gets only matrices at all its nodes, else MatMul and Add."""
     module = step.module
     if id(module.W) not in step.writer.wide:
         step.op("Gemm", step.x, step.param("W"), step.param("b"), out=step.y, transB=int(module.transpose) or None)
@@ -136,7 +136,7 @@ def softmax(step: OnnxStep) -> None:
 
 @writesOnnx(modules.Dropout, modules.Identity)
 def identity(step: OnnxStep) -> None:
-    """The input itself: zeros are put at random in training alone."""
+    """The input itself: dropout has an effect only in training."""
     step.op("Identity", step.x, out=step.y)
 
 
@@ -187,7 +187,7 @@ def constant(step: OnnxStep) -> None:
 
 @writesOnnx(modules.Embedder)
 def embedder(step: OnnxStep) -> None:
-    """Gather; the vector of -1 is zero."""
+    """Gather; an index of -1 gives a zero vector."""
     kind, table = step.indtypes[0], step.param("W")
     none = step.constant(0, kind)
     y = step.op("Gather", table, step.op("Max", step.x, none))
@@ -197,7 +197,7 @@ def embedder(step: OnnxStep) -> None:
 
 @writesOnnx(modules.Position)
 def position(step: OnnxStep) -> None:
-    """The first rows of the table are added."""
+    """Add the first rows of the table."""
     length = step.shapes[0][-2]
     if length == step.module.W.shape[0]:
         table = step.param("W")
@@ -218,7 +218,7 @@ def positions(step: OnnxStep, x: str | None, axis: int) -> str:
 
 @writesOnnx(modules.Prepend)
 def prepend(step: OnnxStep) -> None:
-    """The vectors, once for each sequence, and then the sequence."""
+    """Concatenate the vectors, repeated for each sample, with the sequence."""
     count, size = step.module.W.shape
     known = step.shapes[0][:-2]
     if all(map(isWhole, known)):
@@ -232,7 +232,7 @@ def prepend(step: OnnxStep) -> None:
 
 @writesOnnx(modules.Attention)
 def attention(step: OnnxStep) -> None:
-    """Products, a mask and Softmax; a query that sees no key is given zeros only where a mask is of booleans."""
+    """Products, a mask and Softmax; a query without visible keys gets zeros."""
     module, (q, k, v, *masks) = step.module, step.inputs
     dtype, (_, h, _, d), heads = step.dtypes[0], step.shapes[0], step.shapes[1][1]
     if heads != h:

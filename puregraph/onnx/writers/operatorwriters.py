@@ -1,4 +1,4 @@
-"""OperatorWriters: modules that are one operator of the same inputs."""
+"""OperatorWriters: modules that become a single operator with the same inputs."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from puregraph.onnx.onnxwriter import OnnxStep, kindOf, schemaOf, writesOnnx
 
 CALLEDRANDOM = {"uniform": "RandomUniformLike", "normal": "RandomNormalLike"}
 CUMULATIVE = {"sum": "CumSum", "product": "CumProd"}
-CALLED = {"float32": "float", "float64": "double"}  # names of dtypes in ONNX types
+CALLED = {"float32": "float", "float64": "double"}  # ONNX's names of dtypes
 Attributes = dict[str, Any]
-OPERATORS: dict[type, Callable[[Any], tuple[str, Attributes]]] = {  # None: left out
+OPERATORS: dict[type, Callable[[Any], tuple[str, Attributes]]] = {  # attributes of None are left out
     controlled.ReduceAxes: lambda m: (
         f"Reduce{m.kind}",
         {"keepdims": int(m.keepdims), "noop_with_empty_axes": int(m.ifEmpty) or None},
@@ -91,7 +91,7 @@ def reductionOf(module: Any) -> str | None:
 
 
 def regionsOf(module: Any) -> Attributes:
-    """The regions of a RoiAlign."""
+    """The attributes of a RoiAlign."""
     return {
         "output_height": module.size[0],
         "output_width": module.size[1],
@@ -103,20 +103,20 @@ def regionsOf(module: Any) -> Attributes:
 
 
 def randomOf(module: Any) -> Attributes:
-    """The range of random numbers, or their mean and deviation."""
+    """The attributes of random numbers: dtype, and range or mean and deviation."""
     start, scale, dtype = float(module.start), float(module.scale), kindOf(module.dtype)
     isUniform = module.kind == "uniform"
     return {"dtype": dtype} | ({"low": start, "high": start + scale} if isUniform else {"mean": start, "scale": scale})
 
 
 def scalingOf(module: Any) -> Attributes:
-    """The axis of scales, and how many elements each is for."""
+    """The attributes of quantization: the axis of the scales, and the number of elements of each."""
     return {"axis": module.axis if module.axis != 1 else None, "block_size": module.block or None}
 
 
 @writesOnnx(*OPERATORS)
 def operator(step: OnnxStep) -> None:
-    """Write the operator of a module. A file's readers do not name trailing outputs that are unused."""
+    """Write the operator of a module, without unused trailing outputs."""
     made = next(made for c in type(step.module).__mro__ if (made := OPERATORS.get(c)))
     kind, attributes = made(step.module)
     checkTypes(step, kind)

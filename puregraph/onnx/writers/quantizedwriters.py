@@ -1,4 +1,4 @@
-"""QuantizedWriters: layers of integers as layers of floats between changes of kind, which runtimes know again."""
+"""QuantizedWriters: layers of integers as float layers between Dequantize- and QuantizeLinear, which runtimes fuse."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def layer(step: OnnxStep) -> None:
 
 
 def rowsOf(array: Any, sides: int, kind: str) -> Any:
-    """Weights (..., directions gates hsize) as ONNX has them: directions first, gates in its order, as rows."""
+    """Weights (..., directions gates hsize) in ONNX's layout: directions first, gates in its order, as rows."""
     order = ORDERS[kind]
     rows = array.T.reshape(sides, len(order), -1, *array.shape[:-1])[:, np.argsort(order)]
     return np.ascontiguousarray(rows.reshape(sides, -1, *array.shape[:-1]))

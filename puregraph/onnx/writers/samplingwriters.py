@@ -1,4 +1,4 @@
-"""SamplingWriters: modules that read arrays between their elements."""
+"""SamplingWriters: modules that interpolate between the elements of arrays."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def upsample(step: OnnxStep) -> None:
 
 @writesOnnx(Resize)
 def resize(step: OnnxStep) -> None:
-    """Resize; before opset 18 it has to cover all axes, so `axes` is written from opset 18 on."""
+    """Resize; the attribute `axes` is written from opset 18 on, before that it covers all axes."""
     module, rank = step.module, len(step.shapes[0])
     if isMixed(module):
         resizeTwice(step)
@@ -84,7 +84,7 @@ def roundingOf(module: Any) -> str:
 
 @writesOnnx(GridSample)
 def gridSample(step: OnnxStep) -> None:
-    """GridSample, from opset 16 on; more axes than two from opset 20 on, where the modes have other names."""
+    """GridSample, from opset 16 on; with more than two axes from opset 20 on, in which the modes have other names."""
     module, isOld = step.module, step.opset < 20
     since = 16 if len(step.shapes[0]) == 4 else 20
     if step.opset < since:

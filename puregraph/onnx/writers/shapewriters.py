@@ -1,4 +1,4 @@
-"""ShapeWriters: modules that move, cut, join and repeat elements, and shapes as values."""
+"""ShapeWriters: modules that reshape, transpose, slice, join and repeat arrays, and shapes as values."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LAST = (1 << 63) - 1
 
 @writesOnnx(modules.Flatten)
 def flatten(step: OnnxStep) -> None:
-    """Flatten, or a Reshape in which other axes are as they are."""
+    """Flatten, or a Reshape that keeps the other axes."""
     module, x = step.module, step.shapes[0]
     start, end = module.start + len(x) * (module.start < 0), module.end % max(1, len(x))
     if module.asMatrix or start == 1 and end == len(x) - 1:
@@ -91,7 +91,7 @@ def cut(step: OnnxStep) -> None:
         begins, stops, strides = (step.whole(*numbers) for numbers in zip(*limits))
         out = last(step, dropped, chosen, added)
         result = step.op("Slice", result, begins, stops, step.whole(*[a for a, _ in axes]), strides, out=out)
-    for i, (axis, part) in reversed(list(enumerate(chosen))):  # of an open length no part has a length of one
+    for i, (axis, part) in reversed(list(enumerate(chosen))):  # not slices: of an open axis they have no length
         out = last(step, dropped, chosen[:i], added)
         result = step.op("Gather", result, step.constant(part, np.int64), out=out, axis=axis or None)
         dropped = [a - (a > axis) for a in dropped]
@@ -104,12 +104,12 @@ def cut(step: OnnxStep) -> None:
 
 
 def last(step: OnnxStep, *later: list) -> str | None:
-    """The name of the output, where nothing comes after."""
+    """The name of the step's output for the last node; None if other nodes follow."""
     return None if any(later) else step.y
 
 
 def endsOf(part: slice) -> tuple[int, int, int]:
-    """Start, end and step of a slice, as ONNX has them."""
+    """Start, end and step of a slice in ONNX's form."""
     by = 1 if part.step is None else part.step
     start = (0 if by > 0 else LAST) if part.start is None else part.start
     end = (LAST if by > 0 else -LAST) if part.stop is None else part.stop
@@ -168,7 +168,7 @@ def cast(step: OnnxStep) -> None:
 
 @writesOnnx(modules.Gather)
 def gather(step: OnnxStep) -> None:
-    """Gather; for modules that do not count from the end, Where puts zeros in place of index -1."""
+    """Gather; for modules that do not count from the end, Where gives zeros for index -1."""
     if step.module.fromEnd:
         step.op("Gather", *step.inputs, out=step.y, axis=step.module.axis or None)
         return
@@ -196,7 +196,7 @@ def oneHot(step: OnnxStep) -> None:
 
 @writesOnnx(modules.Pad)
 def pad(step: OnnxStep) -> None:
-    """Pad, of all axes, or with pads as an input, since opset 18, of some; in ONNX all starts come before all ends."""
+    """Pad of all axes; if pads are an input, since opset 18 also of some. ONNX lists all starts before all ends."""
     module, rank, axes = step.module, len(step.shapes[0]), None
     names = dict(zip(module.arguments, step.inputs))
     fill: str | None = names.get("fill")
@@ -210,7 +210,7 @@ def pad(step: OnnxStep) -> None:
         chosen = [*module.axesFrom(rank, count)]
         pairs = pairs if step.indtypes[1] == np.int64 else step.op("Cast", pairs, to=kindOf(np.dtype(np.int64)))
         isPairs = len(step.shapes[1]) == 2
-        if isPairs and chosen == [*range(rank - count, rank)] and count < rank:  # axes that stay as they are
+        if isPairs and chosen == [*range(rank - count, rank)] and count < rank:  # no padding of other axes
             pairs = step.op("Concat", step.constant(np.zeros((rank - count, 2), np.int64)), pairs, axis=0)
             chosen = [*range(rank)]
         pads = step.op("Reshape", step.op("Transpose", pairs, perm=[1, 0]), step.whole(-1)) if isPairs else pairs
