@@ -305,7 +305,7 @@ def listText(label: str) -> str:
 
 
 class FunctionCall(Module):
-    """y = f(x, ...): a Function as a Module. Its context is a hidden output, so many nodes may use one Function.
+    """y = f(x, ...): a Function as a Module. Its context is a hidden output, so nodes can share one Function.
 
     `form` has the positions of the node's inputs among those of the Function, if the Function has others, too.
 

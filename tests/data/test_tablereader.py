@@ -163,7 +163,7 @@ def test_what_cannot_be_a_table_is_refused(table):
         TableReader(categories="town").fit, table
     )
     assert "DataFrame, got int" in message(TableReader(numbers="age").fit, 3)
-    assert "gaps alone" in message(TableReader(numbers="n").fit, {"n": [None, None]})
+    assert "only gaps" in message(TableReader(numbers="n").fit, {"n": [None, None]})
     assert "knows no table yet" in message(TableReader(numbers="n").data, {"n": [1]})
     assert "'a' twice" in message(TableReader, numbers=["a"], categories=["a"])
     assert "got none" in message(TableReader)
