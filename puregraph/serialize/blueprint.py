@@ -5,8 +5,8 @@
      "arrays":  {"fc.W": {"kind": "param", "shape": [3, 4], "dtype": "float32"}, ...},
      "ties": {"head.W": "fc.W"}, "absent": ["fc.b"]}
 
-Every module is stored once, after those that it holds; the last one is the graph. A module that stands at several
-nodes is named by its index from each. A leaf is made again from its constructor's arguments, a graph from its nodes.
+Every module is stored once, after those that it holds; the last one is the graph. Nodes refer to a module by its
+index. A leaf is rebuilt from its constructor's arguments, a graph from its nodes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from puregraph.core import initial
 from puregraph.core.param import FixedState, Param, State
 
 VERSION = 1
-STEPS = 2_000_000  # nodes of the unfolded graph: nested graphs that use each other twice would grow without limit
+STEPS = 2_000_000  # most nodes of the unfolded graph: nested graphs that use each other twice grow exponentially
 KINDS = {"param": Param, "constant": FixedState, "state": State}
 STARTS: dict[str, Any] = {
     "Constant": initial.Filled,

@@ -65,7 +65,7 @@ def holderOf(holders: dict[str, Module], path: Any) -> tuple[Module, str]:
     if isinstance(path, str):
         head, _, name = path.rpartition(".")
         steps: list[str] = []
-        while head and head not in holders:  # a module may keep its arrays in modules of its own
+        while head and head not in holders:  # a module may store its arrays in inner modules
             head, _, inner = head.rpartition(".")
             steps.insert(0, inner)
         holder: Any = holders.get(head)
@@ -78,7 +78,7 @@ def holderOf(holders: dict[str, Module], path: Any) -> tuple[Module, str]:
 
 
 def derivedFrom(row: Any, path: str, holders: dict[str, Module]) -> Any:
-    """A parameter that is computed, as its row describes it, without arrays; or the same one as another path has."""
+    """Return the computed parameter that a row describes, without arrays; or the shared one at another path."""
     if type(row) is dict and type(row.get("as")) is str:
         other, key = holderOf(holders, row["as"])
         found = vars(other).get(key)

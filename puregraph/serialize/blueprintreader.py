@@ -45,7 +45,7 @@ def fromBlueprint(blueprint: dict[str, Any], budget: Budget | None = None) -> Gr
         for module in reader.built:
             if isChanged and isinstance(module, Graph):
                 module.unfolded.clear()
-                module.cache.clear()  # an array that only the blueprint knows changes the steps
+                module.cache.clear()  # replaced arrays change the steps
     except CheckpointError:
         raise
     except Exception as error:
@@ -99,7 +99,7 @@ def checkSize(blueprint: dict[str, Any], budget: Budget) -> None:
 
 
 class BlueprintReader:
-    """Builds one module after the other; each may use those before it, so nothing is ever a part of itself."""
+    """Builds modules in order; each may only use earlier ones, so that no module can contain itself."""
 
     def __init__(self, rows: list[dict[str, Any]], budget: Budget | None = None):
         self.built: list[Module] = []
@@ -160,7 +160,7 @@ class BlueprintReader:
                 raise CheckpointError(f"{name!r:.80} cannot be an attribute of it")
             vars(graph)[name] = self.value(value)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", GraphWarning)  # what is left out was said when the graph was made
+            warnings.simplefilter("ignore", GraphWarning)  # the original graph has warned of left-out branches
             if isinstance(graph, ModuleList):
                 graph.items = []
                 graph.edit([self.used(i) for i in row["items"]])
@@ -169,7 +169,7 @@ class BlueprintReader:
         return graph
 
     def ends(self, row: dict[str, Any]) -> tuple[list[Node], list[tuple[Node, int]]]:
-        """The nodes of a graph, linked; its inputs and outputs."""
+        """Make and link the nodes of a graph. Returns its inputs and outputs."""
         nodes: list[Node] = []
         for item in row["nodes"]:
             module = self.used(item["module"])

@@ -49,7 +49,7 @@ def toBlueprint(graph: Graph) -> dict[str, Any]:
 
 
 def ruleNamesOf(graph: Graph) -> list[list[str]]:
-    """[class, rule] of the gradient rules registered for all nodes of a class, where the graph has some."""
+    """Return [class, rule] for the gradient rules that are registered for classes of the graph's modules."""
     steps = [step for step in graph.steps().items if step.node.rule is None] if REGISTRY else []
     pairs = {
         (nameOf(type(step.module), f"at '{step.path}'"), name)
@@ -61,7 +61,7 @@ def ruleNamesOf(graph: Graph) -> list[list[str]]:
 
 
 def derivedIn(graph: Graph) -> dict[str, Any]:
-    """The parameters that are computed, by path: class, shape and settings, or the path of the same one before."""
+    """Return the computed parameters by path: class, shape and settings, or the earlier path of a shared one."""
     rows: dict[str, Any] = {}
     owners: dict[int, str] = {}
     for step in graph.steps().items:
@@ -81,7 +81,7 @@ def derivedRow(derived: Any, path: str) -> dict[str, Any]:
 
 
 def missing(module: Module) -> list[str]:
-    """The parameters that a module was made without, or that were taken from it."""
+    """Return the names of omitted or removed parameters of a module."""
     return [name for name in module.ruleNames if vars(module).get(name, module) is None]
 
 
@@ -95,7 +95,7 @@ def setting(stored: Stored) -> dict[str, Any]:
 
 
 class BlueprintWriter:
-    """The rows of the modules, and the index of each; an explicit stack, so that any depth can be written."""
+    """The rows of the modules, and the index of each; uses an explicit stack, for any depth."""
 
     def __init__(self) -> None:
         self.rows: list[dict[str, Any]] = []
@@ -191,7 +191,7 @@ def parts(module: Module) -> Iterator[tuple[str, Module]]:
 
 
 def modulesIn(value: object) -> Iterator[tuple[str, Module]]:
-    """The modules somewhere in a value; one that is nested without end is named when it is encoded."""
+    """Yield the modules inside a value; endless nesting is reported when it is encoded."""
     stack = [(value, 0)]
     while stack:
         item, depth = stack.pop()

@@ -1,4 +1,4 @@
-"""Saving and loading: a graph, an optimizer and whatever else a run needs to go on, in one file.
+"""Saving and loading: a graph, an optimizer and the other state of a run, in one file.
 
     graph.save("net.h5")                      weights, states and the blueprint
     graph = puregraph.load("net.h5")          the graph itself, rebuilt
@@ -7,9 +7,8 @@
     save("run.h5", graph, optimizer, extra={"epoch": 3, "random": rng.bit_generator.state})
     graph, optimizer, extra = load("run.h5")
 
-A file is HDF5 (see `archive`), written whole or not at all (see `atomic`); it holds no code. Instead of a path, `None`
-saves to bytes, and bytes are loaded like a file. Files of PuzzleLib are loaded with `format="puzzlelib"` (see
-`puzzlelib`).
+A file is HDF5 (see `archive`), written atomically (see `atomicwrite`), without code. A path of None saves to bytes, and
+bytes are loaded like a file. Files of PuzzleLib are loaded with `format="puzzlelib"` (see `puzzlelib`).
 """
 
 from __future__ import annotations
@@ -105,11 +104,11 @@ def save(
     extra: object = None,
     state: DividedState | None = None,
 ) -> bytes | None:
-    """Write a graph, and if given an optimizer and `extra`; whatever happens, the old file or the new one is there.
+    """Write a graph, and optionally an optimizer and `extra`, atomically.
 
     `extra` is None, a number, a text, an array, or lists, tuples and dicts of those; whole numbers may be of any size.
-    A path of None gives the bytes instead. Arrays that several modules share are stored once. `state` is that of the
-    optimizer where it does not have all of it itself; pieces that only the old file has named are removed at the end.
+    A path of None returns the bytes instead. Arrays that several modules share are stored once. `state` is the state of
+    a sharded optimizer. Pieces of the replaced file are removed at the end.
 
     Raises    CheckpointError naming what cannot be stored, or why the file cannot be written
     """
@@ -127,7 +126,7 @@ def save(
 
 
 Fetched = tuple[Array, Any]
-HEAD = 512  # bytes that a format is recognised by
+HEAD = 512  # bytes from which a format is detected
 
 
 def collect(
@@ -177,7 +176,7 @@ def wholeOf(optimizer: Optimizer) -> dict[str, AnyArray]:
 
 
 def partOf(graph: Graph, optimizer: Optimizer) -> dict[str, str] | None:
-    """The paths in the graph of what an optimizer updates, by those that it has for them; None if that is all of it."""
+    """Map the optimizer's parameter paths to those of the graph; None if it updates all of the graph."""
     paths = {id(param): path for path, param in reversed(graph.params.items())}
     slots = getattr(optimizer, "slots", ())
     if not slots or {id(slot.param) for slot in slots} == paths.keys():
@@ -186,7 +185,7 @@ def partOf(graph: Graph, optimizer: Optimizer) -> dict[str, str] | None:
 
 
 def named(name: str, part: dict[str, str] | None) -> str:
-    """The name of an optimizer's array with the path of its parameter in the graph, or back."""
+    """Rename an optimizer's array by a map of parameter paths."""
     kind, _, path = name.partition("/")
     return name if part is None else f"{kind}/{part.get(path, path)}"
 
@@ -218,7 +217,7 @@ def describe(made: InitRecorder, where: str) -> dict[str, Any]:
 
 
 def remake(row: Any, isChanged: bool = True) -> Any:
-    """The optimizer or schedule of a description, with the settings that were changed later, or as it was made."""
+    """Rebuild an optimizer or schedule from its description, with `isChanged` also the settings that were changed later."""
     good = isinstance(row, dict) and isinstance(row.get("args"), list) and isinstance(row.get("kwargs"), dict)
     require(good, "an optimizer or schedule", row)
     cls = classNamed(row.get("class"))
@@ -249,7 +248,7 @@ FORMATS: dict[str, Callable[..., Any]] = {  # the reader of each format, given t
 
 
 class NameOptions(NamedTuple):
-    """The graph that a foreign file is loaded into, and the names that are in the file: see `Graph.load`."""
+    """The graph that a foreign file is loaded into, and the map of the file's names: see `Graph.load`."""
 
     graph: Graph
     names: Any = None
@@ -283,7 +282,7 @@ def opened(
     except ArgumentError:
         raise
     except CheckpointError as error:
-        isNamed = str(error).startswith("cannot load")  # by the reader of the format
+        isNamed = str(error).startswith("cannot load")  # raised by the reader
         raise CheckpointError(printable(f"{'' if isNamed else f'cannot load {label}: '}{error}")) from error.__cause__
     except FileNotFoundError as error:
         raise CheckpointError(f"cannot load {label}: there is no such file") from error
@@ -307,7 +306,7 @@ def isForeign(file: BinaryIO, source: Any, mapping: NameOptions | None) -> bool:
     from puregraph.serialize.weights.readers import readerOf  # most files are puregraph's own
 
     reader = readerOf(head, "" if folderOf(source) is None else os.fsdecode(source), file)
-    return reader is not None and reader.format not in FORMATS  # a format of FORMATS is asked for by its name
+    return reader is not None and reader.format not in FORMATS  # formats of FORMATS must be requested by name
 
 
 def foreignSource(source: Any, mapping: NameOptions | None) -> MappedWeights:
@@ -341,7 +340,7 @@ def load(path: StrPath, format: str | None = None) -> LoadedCheckpoint:
 
 @takes(path=FileSource, format=optional(Text))
 def loadGraph(path: StrPath, format: str | None = None) -> Graph:
-    """The graph of a file, in evalMode, rebuilt from its blueprint, whatever it was trained with; see `load`."""
+    """Return the graph of a file, in evalMode, without the optimizer; see `load`."""
     with uncollected(), opened(path, format) as source:
         graph = source.graph().evalMode()
         bring(source, graph, None, True)
@@ -359,13 +358,13 @@ def loadInto(
     prefix: str = "",
     only: Any = None,
 ) -> Loaded:
-    """Load a file into a graph, and if given an optimizer, that exist; all of it or nothing.
+    """Load a file into an existing graph, and optionally an optimizer; all of it or nothing.
 
     The optimizer keeps its own settings, and takes over the steps and the state. `strict=False` loads what fits, `only`
     the paths of a pattern, such as "encoder.*". `format="puzzlelib"` reads what PuzzleLib wrote; `root` names the
     network in it. `names` and `prefix` are for files of other programs, see `NameMap`.
 
-    Raises    CheckpointError; where arrays do not fit it lists them all. Graph and optimizer are then as they were.
+    Raises    CheckpointError, listing all arrays that do not fit. Graph and optimizer are then unchanged.
     """
     with opened(path, format, root, NameOptions(graph, names, prefix)) as source:
         if optimizer is not None and strict:
@@ -413,7 +412,7 @@ def checkOptimizer(row: dict[str, Any] | None, optimizer: Optimizer, graph: Grap
 class Staged(NamedTuple):
     """The values of a file for a graph and an optimizer: read and checked, not yet assigned; see `assign`.
 
-    `kept`  a sentence for each setting of the optimizer that differs from the one in the file, and is kept
+    `kept`  a sentence for each optimizer setting that differs from the file and is kept
     """
 
     loaded: Loaded
@@ -422,7 +421,7 @@ class Staged(NamedTuple):
 
 
 def bring(source: Any, graph: Graph, optimizer: Any, strict: bool, only: Any = None) -> Loaded:
-    """Read and prove all that fits, then put it in place."""
+    """Read and verify all arrays that fit, then assign them."""
     staged = stage(source, graph, optimizer, strict, only)
     assign(staged.steps)
     return staged.loaded
@@ -481,10 +480,10 @@ def putting(stored: Stored, value: AnyArray) -> list[Callable[[], object]]:
 
 
 def assign(steps: list[Callable[[], object]]) -> None:
-    """Take all steps, or none: they run within one call of compiled code, which no signal handler interrupts.
+    """Run all steps, or none: within one call of C code, which no signal handler interrupts.
 
-    Each step is such code itself, so that Python, which looks for signals between its own instructions, has no turn;
-    but for copies to a GPU, which CuPy makes in Python: behind them handlers have their turn.
+    Each step is C code itself, because Python runs signal handlers between its own instructions. CuPy copies to a GPU in
+    Python; `Deferred` delays handlers until the end.
     """
     with Deferred():
         deque(map(methodcaller("__call__"), [*steps, partial(setattr, COUNTER, "version", object())]), maxlen=0)
@@ -502,17 +501,17 @@ def contents(path: StrPath, format: str | None = None) -> Contents:
 # On Graph -----------------------------------------------------------------------------------------------------------
 
 
-WEIGHTS = (".safetensors", ".npz")  # files of weights alone
+WEIGHTS = (".safetensors", ".npz")  # suffixes of files with weights alone
 
 
 @takes(path=optional(FileSource), optimizer=optional(OptimizerLike))
 def saveGraph(
     self: Graph, path: Any, optimizer: Any | None = None, extra: Any | None = None, names: Any = None
 ) -> bytes | None:
-    """Write this graph, and if given an optimizer and `extra`, to a file, or for None to bytes; see `save`.
+    """Write this graph, and optionally an optimizer and `extra`, to a file; a path of None returns bytes; see `save`.
 
-    A path that ends with `.safetensors` or `.npz` takes the weights alone, for other programs; `names` then are theirs,
-    as for `load`.
+    A path that ends with `.safetensors` or `.npz` stores only the weights, for other programs; `names` maps their names
+    to the graph's, as for `load`.
 
     >>> import tempfile
     >>> path = tempfile.mkdtemp() + "/small.safetensors"
@@ -565,12 +564,11 @@ def loadReport(
     prefix: str = "",
     only: str | tuple[str, ...] | None = None,
 ) -> LoadReport:
-    """Load a file into this graph, all or nothing, and say what became of each array; see `loadInto`.
+    """Load a file into this graph, all or nothing, and report the outcome of each array; see `loadInto`.
 
     The file may be another program's, in any format of `puregraph.weights`, or a dict of arrays, such as
-    `module.state_dict()`. `names` then says how its names and layouts become the graph's: a `NameMap`, a dict of names,
-    or "torch", "torchvision", "huggingface" or "keras". `prefix` is a beginning of names that is left out, with all
-    names that do not begin so.
+    `module.state_dict()`. `names` then maps its names and layouts to the graph's: a `NameMap`, a dict of names, or
+    "torch", "torchvision", "huggingface" or "keras". Only names that begin with `prefix` are loaded, without it.
 
     >>> net = Sequential(Linear(4, 8, name="fc1"), Relu(), Linear(8, 2, name="fc2"))
     >>> arrays = {"0.weight": np.ones((8, 4)), "0.bias": np.ones(8), "2.weight": np.ones((2, 8)), "2.bias": np.ones(2)}

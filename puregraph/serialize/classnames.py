@@ -37,15 +37,15 @@ BARE = frozenset(  # built-ins that files name without a prefix; other bare name
 
 
 class Former(NamedTuple):
-    """A class of older files: its name now, its defaults then, its arguments then in order: name, or name=name now."""
+    """A class of older files: its current name, its old defaults, and its old arguments in order: name, or old=new."""
 
     name: str
     implied: dict[str, Any] = {}
     arguments: str = ""
-    values: dict[str, Callable[[Any], Any]] = {}  # what makes the value now of one then
+    values: dict[str, Callable[[Any], Any]] = {}  # converts old values to new ones
 
     def current(self, args: list, kwargs: dict[str, Any], known: list[str]) -> tuple[list, dict[str, Any]]:
-        """The arguments as the class takes them now, whose parameters are `known`, in order."""
+        """Convert old arguments to those of the current class, whose parameters are `known`, in order."""
         if self.arguments:
             names = dict(word.partition("=")[::2] for word in self.arguments.split())
             kwargs = {**dict(zip(names, args)), **kwargs}
@@ -55,11 +55,11 @@ class Former(NamedTuple):
 
 
 def pairs(flat: Any) -> Any:
-    """(before, after) of each axis, from all numbers before, then all after; None stays."""
+    """Convert pads in the order of all befores, then all afters, to (before, after) per axis; None stays None."""
     return flat and tuple(zip(flat[: len(flat) // 2], flat[len(flat) // 2 :]))
 
 
-FORMER: dict[str, Former] = {  # by the name in older files
+FORMER: dict[str, Former] = {  # by their names in older files
     **{
         f"puregraph:onnx.{name}": Former(f"puregraph:{name}")
         for name in """
@@ -149,9 +149,9 @@ def registerModule(cls: type | None = None, name: str | None = None) -> Any:
 
 
 def classNamed(name: Any) -> type:
-    """The class of a name.
+    """Return the class of a name.
 
-    Raises    CheckpointError naming `registerModule` for one that is unknown
+    Raises    CheckpointError for an unknown name, with a hint at `registerModule`
     """
     full = f"user:{name}" if isinstance(name, str) and ":" not in name and name not in BARE else name
     cls = classOf(full) if isinstance(full, str) else None

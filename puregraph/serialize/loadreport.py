@@ -12,7 +12,7 @@ from puregraph.core.param import FixedState, Param, Stored
 from puregraph.graph import Graph
 from puregraph.graph.lookup import nearest
 
-SHOWN = 10  # arrays that a message names
+SHOWN = 10  # most arrays in a message
 
 
 class ArraySource:
@@ -30,7 +30,7 @@ class ArraySource:
     ignored: list[str] = []
 
     def advice(self, graph: Graph, report: LoadReport) -> str:
-        """Return lines on how to go on where graph and file hold other arrays."""
+        """Return lines of advice if graph and file hold different arrays."""
         return "\n  net.load(path, strict=False) loads what fits"
 
 
@@ -119,7 +119,7 @@ def sameArray(source: Any, first: str, other: str) -> bool:
 
 
 def describeArray(array: Any) -> str:
-    """Shape and dtype, and where an array of the file has another name or shape there, those."""
+    """Describe shape and dtype, and the name or shape in the file if these differ."""
     dtype = array.dtype if isinstance(array.dtype, str) else np.dtype(array.dtype).name
     return f"{show(tuple(array.shape))} {printable(dtype)}{getattr(array, 'note', '')}"
 

@@ -46,7 +46,7 @@ class NativeFile(ArraySource):
         return self.archive.read(self.names[path])
 
     def check(self, paths: Iterable[str]) -> None:
-        """Prove the arrays that were not read."""
+        """Verify the checksums of the arrays that were not read."""
         read = {self.names[path] for path in paths}
         self.archive.check(name for name in self.archive.arrays if name not in read)
 
@@ -66,7 +66,7 @@ class NativeFile(ArraySource):
         return decode(self.extraJson, self.extraArray)
 
     def extraArray(self, value: dict[str, Any]) -> Any:
-        """An array in `extra`, which is named once: a file could else ask for it again and again."""
+        """Return an array in `extra`, which may occur only once: a forged file could request it endlessly."""
         if "array" not in value:
             return None
         index = value["array"]
@@ -81,7 +81,7 @@ class NativeFile(ArraySource):
         return self.archive.read(name)
 
     def close(self) -> None:
-        """The file is closed by who opened it."""
+        """Do nothing: the caller, who opened the file, closes it."""
 
 
 def require(condition: bool, what: str, value: object) -> None:

@@ -1,8 +1,8 @@
 """FileBytes: the bytes of an open file at any position, for several threads.
 
-They are read into new arrays, and no file is mapped into memory: where another program shortens a mapped file, the
-system ends the process (SIGBUS), and where one writes to it, weights change while a network runs. Reading from the
-system's cache costs one copy, which a network would make anyway.
+They are read into new arrays, and no file is mapped into memory: if another program truncates a mapped file, the system
+ends the process (SIGBUS), and if one writes to it, weights change while a network runs. Reading from the system's cache
+costs one copy, which a network would make anyway.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ import numpy as np
 from puregraph.core.errors import CheckpointError
 from puregraph.core.storage.archive import CHUNK, fill
 
-STRUCTURE = 2 << 20  # bytes that may describe the arrays of a small file
+STRUCTURE = 2 << 20  # most bytes of the description of arrays in a small file
 
 
 class FileBytes:
     """The bytes of a file.
 
-    `size`           how many there were when it was opened
-    `mostStructure`  bytes that may describe its arrays: their objects take up to thirty times as much memory
+    `size`           the size of the file when it was opened
+    `mostStructure`  most bytes of the description of its arrays, whose objects take up to thirty times as much memory
     """
 
     def __init__(self, file: BinaryIO) -> None:

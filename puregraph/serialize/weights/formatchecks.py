@@ -1,4 +1,4 @@
-"""Deciding by the content of a file whether it is of a format; none of these functions trusts the file or raises."""
+"""Detection of formats by the content of a file; none of these functions trusts the file or raises an error."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from puregraph.core.storage.safehdf import SIGNATURE
 
 ZIP = b"PK\3\4"
 TORCHSUFFIXES = (".pt", ".pth", ".ckpt", ".bin")
-ONNXFIELDS = {1: 0, 2: 2, 3: 2, 4: 2, 5: 0, 6: 2, 7: 2, 8: 2, 14: 2, 20: 2, 25: 2, 26: 2}  # of a ModelProto; wire types
+ONNXFIELDS = {1: 0, 2: 2, 3: 2, 4: 2, 5: 0, 6: 2, 7: 2, 8: 2, 14: 2, 20: 2, 25: 2, 26: 2}  # of ModelProto: wire types
 GRAPH = 7
 MOSTFIELDS = 100_000
 KERASNAMES = {"config.json", "model.weights.h5"}
@@ -19,22 +19,22 @@ KERASFIRST = {b"metadata.json", b"config.json", b"model.weights.h5"}
 
 
 def isHdf(head: bytes, suffix: str, file: BinaryIO) -> bool:
-    """HDF5 begins with its signature."""
+    """True for HDF5, which begins with its signature."""
     return head.startswith(SIGNATURE)
 
 
 def isPuzzle(head: bytes, suffix: str, file: BinaryIO) -> bool:
-    """PuzzleLib's HDF5 has the groups params and links at its root."""
+    """True for PuzzleLib's HDF5, which has the groups params and links at its root."""
     if not head.startswith(SIGNATURE):
         return False
     try:
         return {"params", "links"} <= set(HdfFile(file).names())
-    except Exception:  # a forged file may cause any error; the reader of HDF5 says what is wrong
+    except Exception:  # a forged file may cause any error, which the HDF5 reader reports later
         return False
 
 
 def isKerasZip(head: bytes, suffix: str, file: BinaryIO) -> bool:
-    """A `.keras` file is a zip archive of a configuration and weights, whatever its suffix."""
+    """True for a `.keras` file: a zip archive of a configuration and weights, with any suffix."""
     if not head.startswith(ZIP):
         return False
     if suffix != ".keras" and not KERASFIRST & {firstMember(head)}:
@@ -48,29 +48,29 @@ def isKerasZip(head: bytes, suffix: str, file: BinaryIO) -> bool:
 
 
 def isSafetensors(head: bytes, suffix: str, file: BinaryIO) -> bool:
-    """True for a file that begins with a length and JSON, or is named so and is of no other known kind."""
+    """True for a file that begins with a length and JSON, or has the suffix and is of no other known format."""
     if head[8:9] == b"{":
         return suffix == ".safetensors" or int.from_bytes(head[:8], "little") <= file.seek(0, 2) - 8
     return suffix == ".safetensors" and "begins with" in foreign(head)
 
 
 def isIndex(head: bytes, suffix: str, file: BinaryIO) -> bool:
-    """True for a JSON object in a file that is named so, or in bytes."""
+    """True for a JSON object in a `.json` file, or in bytes."""
     return suffix in (".json", "") and head.lstrip().startswith(b"{")
 
 
 def isNpz(head: bytes, suffix: str, file: BinaryIO) -> bool:
-    """True for a zip archive whose first member is an array of numpy, or that is named so."""
+    """True for a zip archive whose first member is a numpy array, or that has the suffix."""
     return head.startswith(ZIP) and (suffix == ".npz" or firstMember(head).endswith(b".npy"))
 
 
 def isTorchZip(head: bytes, suffix: str, file: BinaryIO) -> bool:
-    """True for a zip archive that begins as torch writes them, or that is named so."""
+    """True for a zip archive that begins as torch writes them, or that has a suffix of torch."""
     return head.startswith(ZIP) and (suffix in TORCHSUFFIXES or firstMember(head).endswith(b"/data.pkl"))
 
 
 def isTorchOlder(head: bytes, suffix: str, file: BinaryIO) -> bool:
-    """True for a pickle of torch's number."""
+    """True for a pickle of torch's magic number."""
     return TORCHNUMBER in head[:40]
 
 
@@ -80,17 +80,17 @@ def firstMember(head: bytes) -> bytes:
 
 
 def isGguf(head: bytes, suffix: str, file: BinaryIO) -> bool:
-    """GGUF begins with its name."""
+    """True for GGUF, which begins with its name."""
     return head.startswith(b"GGUF")
 
 
 def isTflite(head: bytes, suffix: str, file: BinaryIO) -> bool:
-    """A FlatBuffer has its identifier behind its first offset."""
+    """True for a FlatBuffer with the identifier of TFLite after its first offset."""
     return head[4:8] == b"TFL3"
 
 
 def isOnnx(head: bytes, suffix: str, file: BinaryIO) -> bool:
-    """ONNX has no signature: the file must consist of fields of a model, a graph among them, or be named so."""
+    """True for a file of ONNX fields including a graph, or with the suffix; ONNX has no signature."""
     end, at, seen = file.seek(0, 2), 0, set()
     for _ in range(MOSTFIELDS):
         file.seek(at)
@@ -107,7 +107,7 @@ def isOnnx(head: bytes, suffix: str, file: BinaryIO) -> bool:
 
 
 def varint(data: bytes) -> tuple[int, int]:
-    """The number that protobuf writes in seven bits a byte, and its length; a length of 0 where it does not end."""
+    """Return a number of protobuf, with seven bits per byte, and its length; a length of 0 if it does not end."""
     value = 0
     for i, byte in enumerate(data[:10]):
         value |= (byte & 127) << 7 * i

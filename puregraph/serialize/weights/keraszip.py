@@ -1,7 +1,7 @@
 """The `.keras` files of Keras 3: a zip archive of config.json, metadata.json and the weights in model.weights.h5.
 
-The archive's checksums are compared. The weights are read where they stand if the archive does not compress them, as
-Keras does not. Nothing of the configuration is built: it gives the names of layers alone.
+The archive's checksums are verified. Weights that are not compressed, as Keras writes them, are read directly from the
+archive. The configuration is only used for the names of layers; nothing of it is built.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from puregraph.serialize.weights.weightfile import WeightFile
 from puregraph.serialize.weights.zipmembers import STORED, ZipMembers
 
 CONFIG, ABOUT, WEIGHTS = "config.json", "metadata.json", "model.weights.h5"
-LEVELS = 100  # models in models
+LEVELS = 100  # nesting of models
 
 
 def opened(file: BinaryIO, source: str) -> WeightFile:
@@ -58,11 +58,11 @@ def unpacked(members: ZipMembers, name: str, budget: Budget) -> bytes:
 
 
 def weightsIn(members: ZipMembers, file: BinaryIO, budget: Budget) -> BinaryIO:
-    """The weights to read from: a window onto the archive where it is not compressed."""
+    """Return the weights as a file: a window onto the archive if they are not compressed."""
     member = members[WEIGHTS]
     if member.method != STORED:
         return io.BytesIO(unpacked(members, WEIGHTS, budget))
-    for _ in members.chunks(member):  # compares the checksum
+    for _ in members.chunks(member):  # verifies the checksum
         pass
     return FileWindow(file, member.offset, member.size)  # type: ignore[return-value]
 

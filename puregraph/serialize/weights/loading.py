@@ -1,4 +1,4 @@
-"""Loading: the arrays of a foreign file as a graph wants them, by a map of names.
+"""Loading: convert the arrays of a foreign file to those of a graph, by a map of names.
 
 graph.load("resnet50.safetensors", names="torchvision")
 graph.load(torchModule.state_dict(), names={"encoder.{i}": "block{i+1}"}, prefix="model.")
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 
     from puregraph.core.protocols import AnyArray
 
-ROWS = 20  # of a proposed map that an error shows
-MOST = 5000  # arrays of a file for which ready maps are tried
+ROWS = 20  # most rows of a proposed map in an error
+MOST = 5000  # most arrays of a file for which ready maps are tried
 
 
 class MappedArray(NamedTuple):
-    """An array of a graph that a file holds: the link to it, and its number in the link.
+    """An array of a graph that a file holds: the link of their names, and its index in the link.
 
-    `shape`  its shape in the graph, or that of the file where that does not fit; `note` then says what was expected
+    `shape`  its shape in the graph, or in the file if that does not fit; `note` then describes the expected shape
     """
 
     shape: tuple[int, ...]
@@ -120,10 +120,10 @@ class MappedWeights(ArraySource):
         return values.astype(np.float32) if isFloating(values.dtype) and values.dtype.itemsize < 4 else values
 
     def check(self, paths: Any) -> None:
-        """Nothing to prove: what the format can prove is proven by its reader."""
+        """Do nothing: the reader of the format has verified the file."""
 
     def extra(self) -> None:
-        """Such files hold arrays alone."""
+        """Return None: such files hold only arrays."""
 
     def graph(self) -> Graph:
         raise CheckpointError(
@@ -142,7 +142,7 @@ class MappedWeights(ArraySource):
     # Advice -----------------------------------------------------------------------------------------------------------
 
     def advice(self, graph: Graph, report: LoadReport) -> str:
-        """The line that would load the file completely; or a map by order, shapes and names that only looks right."""
+        """Return the call that would load the file completely; or a proposed map of names, to be checked by the user."""
         lines = "\n  net.load(path, strict=False) loads what fits"
         for prefix in () if self.prefix or len(self.tensors) > MOST else ("", *self.commonPrefixes()):
             ways: tuple[Names, ...] = (self.map,) if self.hasNames else (None, *READY)
@@ -190,7 +190,7 @@ class Blind:
 
 
 def mapFrom(names: Names, graph: Graph, layout: str = "torch") -> NameMap:
-    """The map of an argument `names`: a map, a dict, the name of a ready map, or None for the graph's own paths.
+    """Convert an argument `names` to a map: a map, a dict, the name of a ready map, or None for the graph's own paths.
 
     Raises    ArgumentError for anything else
     """
@@ -216,9 +216,9 @@ def converts(stored: str, wanted: Any) -> bool:
 
 
 def converted(values: np.ndarray, dtype: np.dtype, name: str) -> np.ndarray:
-    """A copy of values in another dtype.
+    """Copy values to another dtype.
 
-    Raises    CheckpointError where that cannot hold them
+    Raises    CheckpointError if the dtype cannot hold them
     """
     with np.errstate(over="ignore", invalid="ignore"):
         copy = np.array(values, dtype, order="C")
@@ -231,9 +231,9 @@ def converted(values: np.ndarray, dtype: np.dtype, name: str) -> np.ndarray:
 
 
 def storedFrom(arrays: Mapping[str, AnyArray]) -> Mapping[str, StoredTensor]:
-    """Arrays by name, of numpy, torch or any library whose arrays numpy can read, as those of a file.
+    """Convert arrays by name, of numpy, torch or any library whose arrays numpy can read, to stored tensors.
 
-    Raises    ArgumentError naming what is no array
+    Raises    ArgumentError naming a value that is not an array
     """
     if isinstance(arrays, WeightFile):
         return arrays
@@ -248,7 +248,7 @@ def checkedName(name: object) -> str:
 
 
 def storedTensor(name: str, array: Any) -> StoredTensor:
-    """An array as one of a file; it is read when it is loaded."""
+    """Wrap an array as a stored tensor, which is read on loading."""
     if isinstance(array, StoredTensor):
         return array
     if isinstance(array, Mapping):

@@ -1,4 +1,4 @@
-"""NameMap: the names of a file and of a graph, as rows that are read both ways.
+"""NameMap: pairs of names in a file and in a graph, used for loading and for saving.
 
 names = NameMap(
     [
@@ -23,21 +23,21 @@ from puregraph.graph.module import Module
 from puregraph.serialize.weights.namepattern import Holes, NamePattern
 from puregraph.serialize.weights.transforms import Transform, join, same, split
 
-LAYOUTS = {  # how other programs store the arrays of a layer: the file of the function `layout`
+LAYOUTS = {  # by layout, the module whose function `layout` describes how other programs store a layer
     "torch": "puregraph.serialize.weights.maps.torchlayers",
     "keras": "puregraph.serialize.weights.maps.keras",
 }
 Texts = str | tuple[str, ...]
-Names = Any  # a NameMap, a dict of Texts, the text of a ready map, or None
+Names = Any  # a NameMap, a dict of Texts, the name of a ready map, or None
 
 
 class ArrayGroup(NamedTuple):
     """Arrays of one layer that belong together.
 
     `arrays`  their names in the module
-    `files`   what follows the layer's name in the file; empty for arrays that such files do not hold
-    `how`     the change from file to graph
-    `others`  what may follow the layer's name instead, in files of another version
+    `files`   suffixes of the layer's name in the file; empty for arrays that such files do not hold
+    `how`     the transform from file to graph
+    `others`  alternative suffixes, in files of another version
     """
 
     arrays: tuple[str, ...]
@@ -50,7 +50,7 @@ Layout = Callable[[Module], list[ArrayGroup]]
 
 
 class NameLink(NamedTuple):
-    """Arrays of a file, by name, that are arrays of a graph, by path."""
+    """Names of arrays in a file, and the paths of the corresponding arrays in a graph."""
 
     files: tuple[str, ...]
     paths: tuple[str, ...]
@@ -80,7 +80,7 @@ class NameRow:
             pattern.numbered = numbered
 
     def holes(self, path: str) -> Holes | None:
-        """The texts in the holes, if this is a row for a path of the graph."""
+        """Return the texts in the holes if the row matches a path of the graph, else None."""
         return next((holes for graph in self.graphs if (holes := graph.match(path)) is not None), None)
 
     def __repr__(self) -> str:
@@ -151,7 +151,7 @@ class NameMap:
         return list(known.values())
 
     def variants(self, link: NameLink) -> Iterator[NameLink]:
-        """A link with the names that it has, and with those with or without `optional`."""
+        """Yield a link with its names, then without the prefix `optional`, then with it."""
         yield link
         if self.optional:
             yield link._replace(files=tuple(name.removeprefix(self.optional) for name in link.files))
@@ -166,7 +166,7 @@ class NameMap:
                         yield path, group
 
     def candidates(self, owner: str, group: ArrayGroup) -> Iterator[NameLink]:
-        """The links of a module's arrays that rows give, in order; at last that of names that pass as they are."""
+        """Yield the links of a module's arrays by each matching row, in order; at last with unchanged names."""
         for row in self.rows:
             for array in group.arrays if len(group.arrays) == 1 else ():
                 holes = row.holes(f"{owner}.{array}")
@@ -226,13 +226,13 @@ def pathsIn(owner: str, group: ArrayGroup) -> tuple[str, ...]:
 
 
 def dotted(owner: str, suffix: str) -> str:
-    """A name from that of a layer and what follows it."""
+    """Join the name of a layer and a suffix."""
     suffix = suffix.replace("{l}", "l0")
     return f"{owner}{suffix}" if suffix.startswith("/") else f"{owner}.{suffix}" if owner else suffix
 
 
 def leveled(owner: str, suffix: str) -> str:
-    """The same of a row, where `lstm.l1` is the second of the layers that the layer `lstm` has in one."""
+    """Join the name of a layer and a suffix, where `lstm.l1` is the second layer inside the torch layer `lstm`."""
     stem, _, level = owner.rpartition(".")
     if "{l}" in suffix and stem and level[:1] == "l" and level[1:].isdigit():
         return dotted(stem, suffix.replace("{l}", level))

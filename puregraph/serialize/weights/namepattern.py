@@ -17,7 +17,7 @@ Holes = dict[str, str]
 
 
 class PatternHole(NamedTuple):
-    """A hole of a pattern: its name, `*0`, `*1` for stars, and what is added to the number in it."""
+    """A hole of a pattern: its name (`*0`, `*1` for stars), and the offset of its number."""
 
     name: str
     offset: int = 0
@@ -96,7 +96,7 @@ class NamePattern:
 
 
 def label(name: str) -> str:
-    """The name of a group of a regular expression."""
+    """Return the name of a hole's group in a regular expression."""
     return f"s{name[1:]}" if name[0] == "*" else f"h_{name}"
 
 

@@ -1,6 +1,6 @@
-"""Proposals: a map of names by order, shapes and likeness of names, for somebody to check.
+"""Proposals: a map of names by order, shapes and similarity of names, to be checked by the user.
 
-Nothing is loaded by it: square matrices, two layers of one size and swapped branches look alike.
+It is never used for loading, because square matrices, two layers of one size and swapped branches look alike.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 NUMBER = re.compile(r"\d+")
 HOLES = "ijklmn"
 NEAR = 12  # layers before and behind a position that are compared by name
-STEP, BACK = 0.25, 5  # what a layer between costs, in likeness of names, and the layers that going back counts as
+STEP, BACK = 0.25, 5  # the cost of a skipped layer, relative to similarity of names; going back counts as 5 more layers
 
 
 def proposeNames(graph: Graph, weights: Mapping[str, Any]) -> NameMap:
@@ -73,7 +73,7 @@ def layoutOf(weights: Mapping[str, object]) -> str:
 
 
 def fileLayers(weights: Mapping[str, object], suffixes: Iterable[str]) -> list[str]:
-    """The names of layers in a file: of arrays whose names end as those of a layer do, without that end."""
+    """Return the names of layers in a file: names of arrays that end with a known suffix, without the suffix."""
     tails = [dotted("x", suffix)[1:] for suffix in suffixes]
     return list(dict.fromkeys(name.removesuffix(tail) for name in weights for tail in tails if name.endswith(tail)))
 
@@ -108,13 +108,13 @@ def around(numbers: list[int], position: int) -> list[int]:
 
 
 def likeness(layer: str, path: str, ahead: int) -> float:
-    """A number that is larger for likelier pairs: by order, or by names where they are much more alike."""
+    """Return a score of a pair: the similarity of names, less a cost of skipped layers."""
     alike = SequenceMatcher(None, layer, path, autojunk=False).ratio()
     return alike - STEP * (ahead if ahead >= 0 else BACK - ahead)
 
 
 def merged(pairs: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Pairs of names as rows: those that differ in numbers alone, by the same amount, as one with holes."""
+    """Convert pairs of names to rows; pairs that differ only in numbers, by one offset, become a row with holes."""
     alike: dict[tuple[str, str], list[tuple[str, str]]] = {}
     for layer, path in pairs:
         alike.setdefault((NUMBER.sub("#", layer), NUMBER.sub("#", path)), []).append((layer, path))

@@ -29,14 +29,14 @@ from puregraph.serialize.weights.weightfile import WeightFile
 if TYPE_CHECKING:
     from puregraph.core.protocols import StrPath
 
-HEAD = 512  # bytes by which a format is recognised
+HEAD = 512  # bytes from which a format is detected
 
 
 class Reader(NamedTuple):
     """A format.
 
-    `matches`  decide by the first bytes of a file, its suffix in lower case, and the open file
-    `module`   where the function `opened(file, source)` is, which gives a WeightFile; imported at the first such file
+    `matches`  detect the format from the first bytes of a file, its suffix in lower case, and the open file
+    `module`   the module with `opened(file, source)`, which returns a WeightFile; imported on first use
     """
 
     format: str

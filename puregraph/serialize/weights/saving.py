@@ -1,4 +1,4 @@
-"""Saving: the arrays of a graph under another program's names, in a file of weights alone."""
+"""Saving: write the arrays of a graph to a weight file, under another program's names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""StateDict: names for the tensors of a torch file, by dotted paths, without what training wraps around them."""
+"""StateDict: name the tensors of a torch file by dotted paths, without the keys of an enclosing training checkpoint."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from puregraph.serialize.weights.torchpickle import TensorEntry
 WRAPPERS = ("state_dict", "model_state_dict", "model_state")  # keys of the state dict in a checkpoint
 LOOSE = ("model", "module", "network", "net", "params_ema", "params")  # the same, if only training state is beside them
 BESIDE = re.compile(r"(^|_)(optim|ema|params|sched|lr_|scaler|rng|random_state|callbacks|loops|loss)", re.IGNORECASE)
-VISITS = (100_000, 1 / 100)  # tensors, values and what holds them, and more for each byte of the file
-WRAPS = 3  # wrappers in wrappers
+VISITS = (100_000, 1 / 100)  # most values and containers in any file, and more for each byte of the file
+WRAPS = 3  # nesting of wrappers
 DEPTH = 100
-UNNAMED = "tensor"  # the name of one that is alone in its file
+UNNAMED = "tensor"  # the name of a single tensor in a file
 
 
 class StateDict:
@@ -41,7 +41,7 @@ class StateDict:
         self.gather("", value, 0)
 
     def gather(self, path: str, value: Any, depth: int) -> None:
-        """Note a tensor or a plain value under its path, and what is in a dict or list."""
+        """Record a tensor or a plain value under its path, or the contents of a dict or list."""
         self.visit(depth)
         self.budget.spend("characters of paths", len(path))
         if isinstance(value, TensorEntry):

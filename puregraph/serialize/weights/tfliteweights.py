@@ -152,7 +152,7 @@ def bufferExtent(flat: FlatBuffer, buffers: list[int], number: int, name: str) -
         raise CheckpointError(f"{quote(name)} has the buffer {number} of {len(buffers)}")
     at, size = flat.extent(buffers[number], BUFFER["data"], 1)
     offset = flat.scalar(buffers[number], BUFFER["offset"], "Q")
-    if size or offset < 2:  # 0 and 1 stand for no offset
+    if size or offset < 2:  # 0 and 1 mean no offset
         return at, size
     size = flat.scalar(buffers[number], BUFFER["size"], "Q")
     if offset + size > flat.file.size:

@@ -29,7 +29,7 @@ MAGIC = 0x1950A86A20F9469CFC6C
 Order = Literal["<", ">"]
 PROTOCOL = 1001
 ORDERS: dict[bytes, Order] = {b"little": "<", b"big": ">"}  # of bytes
-REPEATED = 32 << 20  # bytes of a tensor with more elements than its storage, by strides of 0
+REPEATED = 32 << 20  # most bytes of a tensor with more elements than its storage, by strides of 0
 
 
 class StorageBytes:
@@ -86,7 +86,7 @@ def readZip(file: BinaryIO, data: FileBytes, source: str) -> WeightFile:
         raise CheckpointError(
             "it is a TorchScript program; save its tensors alone: torch.save(torch.jit.load(path).state_dict(), path)"
         )
-    hasChecksums = any(member.crc for member in archive.values())  # torch can be set to write none
+    hasChecksums = any(member.crc for member in archive.values())  # torch can be configured to write none
     order: Order = "<"
     if f"{prefix}byteorder" in archive:
         text = archive.bytesOf(f"{prefix}byteorder", 10, hasChecksums)
@@ -107,7 +107,7 @@ def readZip(file: BinaryIO, data: FileBytes, source: str) -> WeightFile:
 
 
 def machineOf(data: FileBytes, pickles: bytes) -> PickleMachine:
-    """The reader of a file's pickles."""
+    """Return the reader of a file's pickles."""
     return PickleMachine(pickles, int(STEPS[0] + STEPS[1] * data.size))
 
 

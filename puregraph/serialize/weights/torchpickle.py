@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 MOST = 1 << 48  # of keys and counts
-STEPS = (300_000, 1 / 8)  # opcodes, and more for each byte of the file
+STEPS = (300_000, 1 / 8)  # most opcodes in any file, and more for each byte of the file
 STORAGES = {
     "DoubleStorage": "float64",
     "FloatStorage": "float32",
@@ -30,7 +30,7 @@ STORAGES = {
     "CharStorage": "int8",
     "ByteStorage": "uint8",
     "BoolStorage": "bool",
-    "UntypedStorage": "",  # bytes, of which the tensor knows the dtype
+    "UntypedStorage": "",  # bytes; the tensor has the dtype
 }
 DTYPES = ["float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "bool"]
 DTYPES += [f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)]
@@ -44,11 +44,11 @@ REFUSED = {
     "ComplexFloatStorage": "a tensor of complex numbers; save torch.view_as_real(tensor) instead",
     "ComplexDoubleStorage": "a tensor of complex numbers; save torch.view_as_real(tensor) instead",
 }
-DAMAGED = (AttributeError, IndexError, KeyError, TypeError, ValueError, struct.error)  # of a pickle that no torch wrote
+DAMAGED = (AttributeError, IndexError, KeyError, TypeError, ValueError, struct.error)  # errors of damaged pickles
 
 
 class GlobalName(NamedTuple):
-    """A name in a pickle: a module and what is called so in it."""
+    """A global name in a pickle: a module, and a name in it."""
 
     module: str
     name: str
@@ -203,7 +203,7 @@ class PickleMachine:
         self.memo: dict[int, Any] = {}
 
     def load(self) -> Any:
-        """Read the pickle at `at`, and leave that behind it.
+        """Read the pickle at position `at`, and set `at` to its end.
 
         Raises    CheckpointError for a name or an opcode that no state dict needs, and for damage
         """
@@ -298,7 +298,7 @@ class PickleMachine:
         self.update(values)
 
     def named(self, module: Any, name: object) -> None:
-        """Push what a name stands for.
+        """Push the value of a global name.
 
         Raises    CheckpointError for a name that no state dict needs
         """
@@ -315,7 +315,7 @@ class PickleMachine:
         raise CheckpointError(f"it needs {quote(f'{module}.{name}')}, and no code of a file is run; {INSTEAD}")
 
     def call(self) -> None:
-        """Push what a call makes."""
+        """Push the result of a call."""
         arguments, function = self.stack.pop(), self.stack.pop()
         if type(arguments) is not tuple:
             raise TypeError("wanted a tuple of arguments")

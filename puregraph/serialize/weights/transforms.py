@@ -1,4 +1,4 @@
-"""Transforms: how an array of a file becomes an array of a graph, and back; each knows the shapes ahead.
+"""Transforms: convert arrays of a file to arrays of a graph, and back; shapes are known ahead.
 
 name              arrays of the file       arrays of the graph
 same              a                        a
@@ -46,9 +46,9 @@ class Transform:
         self.text, self.fileShapes, self.toGraph, self.toFile = text, fileShapes, toGraph, toFile
 
     def __rshift__(self, other: Transform) -> Transform:
-        """This one on arrays of the file, then the other.
+        """Compose two transforms: this one is applied to the arrays of the file first.
 
-        Both keep the count of arrays, but for one `join`, `split` or `add`.
+        Both keep the number of arrays, except for at most one `join`, `split` or `add`.
         """
 
         def between(shapes: list[Shape], count: int) -> tuple[list[Shape], int]:
@@ -86,7 +86,7 @@ transpose = single("transpose", lambda s: s[::-1], lambda a: a.T, lambda a: a.T)
 
 
 def permute(*axes: int) -> Transform:
-    """The axes of the file in this order: `permute(3, 2, 0, 1)` makes (out, in, h, w) of Keras' (h, w, in, out).
+    """Permute the axes of the file: `permute(3, 2, 0, 1)` converts Keras' (h, w, in, out) to (out, in, h, w).
 
     >>> puregraph.weights.permute(3, 2, 0, 1).fileShapes([(8, 3, 5, 5)], 1)
     [(5, 5, 3, 8)]
@@ -102,7 +102,7 @@ def permute(*axes: int) -> Transform:
 
 
 def squeeze(axis: int) -> Transform:
-    """An axis of length 1 that only the file has.
+    """Remove an axis of length 1 that only the file has.
 
     >>> puregraph.weights.squeeze(0).fileShapes([(197, 768)], 1)
     [(1, 197, 768)]

@@ -13,7 +13,7 @@ from puregraph.core.storage.hdf import RANK
 from puregraph.graph.lookup import nearest
 from puregraph.serialize.weights.narrowfloats import NARROW, widened
 
-LARGEST = 1 << 48  # elements of an array, those along empty axes not counted
+LARGEST = 1 << 48  # most elements of an array, not counting empty axes
 
 
 class StoredTensor:
@@ -46,7 +46,7 @@ class StoredTensor:
             return None
 
     def read(self, widen: bool = True) -> np.ndarray:
-        """Read the elements into a new array; what numpy has no dtype for is widened to float32, exactly.
+        """Read the elements into a new array; dtypes that numpy lacks are widened to float32, exactly.
 
         `widen=False` gives bfloat16 and float8 as their bits, in unsigned integers.
 
@@ -67,7 +67,7 @@ class WeightFile(Mapping[str, StoredTensor]):
     """The arrays of a file, in its order; a context manager that closes the file.
 
     `format`    the name of the file's format, such as "safetensors"
-    `metadata`  what the file says beside its arrays, as plain values
+    `metadata`  further contents of the file, as plain values
     `source`    the path, for messages
     """
 

@@ -25,7 +25,7 @@ from puregraph.serialize.weights.weightfile import StoredTensor
 
 CODES = {dtype: code for code, dtype in DTYPES.items()}
 FLOATS = ("float64", "float32", "float16", *NARROW)
-EPOCH = (1980, 1, 1, 0, 0, 0)  # the first date that a zip archive can have
+EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest date in a zip archive
 ALIGNMENT = 8  # bytes
 ArraysByName = Argument("a dict of arrays by name", lambda value: isinstance(value, Mapping))
 TextsByName = Argument(
@@ -105,9 +105,9 @@ def writeWeights(
 
 
 def described(name: Any, array: Any, dtype: str | None) -> WrittenArray:
-    """An array to write, of this dtype if it has floats.
+    """Describe an array to write, with this dtype if it has floats.
 
-    Raises    CheckpointError for a name or dtype that no file has
+    Raises    CheckpointError for an invalid name or an unsupported dtype
     """
     if not isText(name) or name == METADATA:
         raise CheckpointError(f"{quote(name)} cannot be the name of an array in a file")

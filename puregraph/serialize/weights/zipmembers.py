@@ -1,4 +1,4 @@
-"""ZipMembers: the members of a zip archive, of which no two share a byte, and nothing is written to a disk.
+"""ZipMembers: the members of a zip archive, read without writing to disk; no two may share a byte.
 
     members      each a local header and its data, stored or deflated
     directory    name, method, crc32, sizes and offset of each; it decides
@@ -27,12 +27,12 @@ COMMENT = 65535  # bytes of the comment at the end, at most
 STORED, DEFLATED = 0, 8
 STREAMED = 1 << 3  # a flag: sizes and crc32 are behind the data, and zero in the local header
 ALLOWED = 0b110 | STREAMED | 1 << 11  # flags: how well it is deflated, streamed, names in UTF-8
-WIDE = 0xFFFFFFFF  # stands for a number of 64 bits elsewhere
-ZIP64 = 1  # the extra field that has those
+WIDE = 0xFFFFFFFF  # marks a 64-bit number in the extra field
+ZIP64 = 1  # the kind of that extra field
 
 
 class ZipMember(NamedTuple):
-    """A member: its name, how it is stored, crc32, bytes in the file and in memory, and where they begin."""
+    """A member: its name, method, crc32, compressed and uncompressed size, and the offset of its data."""
 
     name: str
     method: int
@@ -77,7 +77,7 @@ class ZipMembers(dict[str, ZipMember]):
             raise CheckpointError("its members overlap its directory")
 
     def end(self) -> tuple[int, int, int]:
-        """The number of entries of the directory, its offset and its size."""
+        """Return the number of entries in the directory, its offset and its size."""
         size = self.data.size
         tail = self.data.bytesAt(max(0, size - COMMENT - END.size), min(size, COMMENT + END.size))
         at = tail.rfind(b"PK\5\6")
@@ -103,7 +103,7 @@ class ZipMembers(dict[str, ZipMember]):
         return count, start, length
 
     def member(self, row: tuple, name: bytes, extra: bytes) -> tuple[int, ZipMember]:
-        """Where a member of the directory begins, and the member, whose local header says the same."""
+        """Return the offset of a member's local header, and the member, if header and directory agree."""
         try:
             text = name.decode("utf-8")
         except UnicodeDecodeError:
@@ -167,7 +167,7 @@ class ZipMembers(dict[str, ZipMember]):
             raise CheckpointError(f"member {quote(member.name)} is damaged: its end is elsewhere")
 
     def head(self, member: ZipMember, size: int) -> bytes:
-        """Read the first bytes of a member, which nothing proves yet."""
+        """Read the first bytes of a member, without verification."""
         stored = self.data.bytesAt(member.offset, min(size, member.stored))
         if member.method == STORED:
             return stored
@@ -189,7 +189,7 @@ class ZipMembers(dict[str, ZipMember]):
 
 
 def wideNumbers(stored: int, size: int, begin: int, extra: bytes, where: str) -> tuple[int, int, int]:
-    """The sizes and the offset of a member, of which the extra fields have those that take 64 bits."""
+    """Return the sizes and the offset of a member, replaced by 64-bit values of the extra fields if needed."""
     numbers, at = [size, stored, begin], 0
     wide = [i for i, number in enumerate(numbers) if number == WIDE]
     while wide and at + 4 <= len(extra):

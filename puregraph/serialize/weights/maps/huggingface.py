@@ -1,6 +1,6 @@
 """Names of Hugging Face's transformers: GPT-2, BERT, ViT, Llama and T5, for the networks of `puregraph.models`.
 
-A file of a network without its head lacks the beginning of names ("transformer.", "bert.", ...), which is optional.
+The prefix of names ("transformer.", "bert.", ...) is optional, because files of a network without its head lack it.
 MiniLM and other encoders of sentence-transformers have BERT's names.
 
 Source    the reference of transformers: names in the state dicts of GPT2LMHeadModel, BertModel,
@@ -49,7 +49,7 @@ BERT = NameMap(
     ignored=("*.position_ids",),
 )
 
-OLD, NEW = "vit.encoder.layer.{i}", "vit.layers.{i}"  # of files, and of transformers 5 in memory
+OLD, NEW = "vit.encoder.layer.{i}", "vit.layers.{i}"  # in files, and in memory with transformers 5
 VIT = NameMap(
     [
         ("vit.embeddings.cls_token", "token.W", squeeze(0)),

@@ -50,7 +50,7 @@ def layout(module: Module) -> list[ArrayGroup]:
 
 
 def kernel(module: Module, kinds: list[str]) -> Transform:
-    """The change of a kernel: channels first."""
+    """Return the transform of a kernel to channels first."""
     axes = len(module.params["W"].shape)
     if "Linear" in kinds:
         return permute(1, 0) if vars(module).get("transpose") else same
@@ -63,7 +63,7 @@ def kernel(module: Module, kinds: list[str]) -> Transform:
 
 
 def depthwise(groups: int) -> Transform:
-    """(h, w, in, multiplier) as (in * multiplier, 1, h, w)."""
+    """Transform (h, w, in, multiplier) to (in * multiplier, 1, h, w)."""
 
     def shape(s: Shape) -> Shape:
         return (*s[2:], groups, s[0] // groups)
@@ -103,7 +103,7 @@ def flattened(*sizes: int) -> Transform:
 
 
 def recurrent(module: Module, name: str, cell: str) -> list[ArrayGroup]:
-    """The arrays of a recurrent layer, of both directions if it is Bidirectional."""
+    """Return the arrays of a recurrent layer, of both directions if it is Bidirectional."""
     count = vars(module)["sides"]
     cells = [("", f"/{cell}", "/cell")]
     if count == 2:
@@ -128,12 +128,12 @@ DIRECTIONS = ("forward", "backward")
 
 
 def biasRows(shapes: list[Shape], count: int) -> list[Shape]:
-    """Two rows: the biases of x and of h."""
+    """Return the shape of the two rows of biases, of x and of h."""
     return [(2, *shapes[0])]
 
 
 def fromRows(arrays: Arrays, shapes: list[Shape]) -> Arrays:
-    """b and d of the rows of biases, whose gates stand as z, r, h."""
+    """Convert the two rows of biases, with gates in the order z, r, h, to b and d."""
     (rows,) = gates(1, 0, 2).toGraph(arrays, shapes)
     ofX, ofH = rows
     cut = 2 * len(ofH) // 3
@@ -141,7 +141,7 @@ def fromRows(arrays: Arrays, shapes: list[Shape]) -> Arrays:
 
 
 def toRows(arrays: Arrays, count: int) -> Arrays:
-    """The rows of biases of b and d."""
+    """Convert b and d to the two rows of biases."""
     b, d = arrays
     rows = np.stack([b, np.concatenate([np.zeros_like(b[: len(b) - len(d)]), d])])
     return gates(1, 0, 2).toFile([rows], 1)

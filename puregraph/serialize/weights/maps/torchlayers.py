@@ -66,19 +66,19 @@ def recurrent(module: Module) -> list[ArrayGroup]:
 
 
 def gruShapes(shapes: list[Shape], count: int) -> list[Shape]:
-    """Both biases of a GRU are as long as b."""
+    """Return the shapes of a GRU's two biases, which are both as long as b."""
     return [shapes[0]] * 2
 
 
 def fromTwo(arrays: Arrays, shapes: list[Shape]) -> Arrays:
-    """b and d of the biases of x and of h: they are added but for the last third, where r stands between them."""
+    """Convert the biases of x and of h to b and d: they are added except for the last third, where r multiplies d."""
     ofX, ofH = arrays
     cut = 2 * len(ofH) // 3
     return [np.concatenate([ofX[:cut] + ofH[:cut], ofX[cut:]]), ofH[cut:]]
 
 
 def toTwo(arrays: Arrays, count: int) -> Arrays:
-    """The two biases of b and d."""
+    """Convert b and d to the two biases."""
     b, d = arrays
     return [b, np.concatenate([np.zeros_like(b[: len(b) - len(d)]), d])]
 

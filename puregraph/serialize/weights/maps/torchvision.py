@@ -24,7 +24,7 @@ MOBILENET = NameMap(
     [
         ("features.0.0", "conv"),
         ("features.0.1", "norm"),
-        ("features.1.conv.0.0", "block1.path.conv2"),  # the first block does not widen
+        ("features.1.conv.0.0", "block1.path.conv2"),  # the first block has no expansion
         ("features.1.conv.0.1", "block1.path.norm2"),
         ("features.1.conv.1", "block1.path.conv3"),
         ("features.1.conv.2", "block1.path.norm3"),
