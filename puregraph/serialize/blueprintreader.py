@@ -130,7 +130,7 @@ class BlueprintReader:
         former = FORMER.get(label) if isinstance(label, str) else None
         cls = classNamed(label if former is None else former.name)
         if not issubclass(cls, Module):
-            raise CheckpointError("it is no Module")
+            raise CheckpointError("it is not a Module")
         isList = issubclass(cls, ModuleList)
         if not issubclass(cls, Graph) or not row.get("items" if isList else "nodes"):
             checkParts(row, "items" if isList else "nodes" if issubclass(cls, Graph) else "args")

@@ -217,12 +217,12 @@ def describe(made: InitRecorder, where: str) -> dict[str, Any]:
 
 
 def remake(row: Any, isChanged: bool = True) -> Any:
-    """Rebuild an optimizer or schedule from its description, with `isChanged` also the settings that were changed later."""
+    """Rebuild an optimizer or schedule from its description; `isChanged` includes settings that were changed later."""
     good = isinstance(row, dict) and isinstance(row.get("args"), list) and isinstance(row.get("kwargs"), dict)
     require(good, "an optimizer or schedule", row)
     cls = classNamed(row.get("class"))
     if not issubclass(cls, InitRecorder):
-        raise CheckpointError(f"{row['class']!r:.80} is no optimizer or schedule")
+        raise CheckpointError(f"{row['class']!r:.80} is not an optimizer or schedule")
 
     def special(value: Mapping[str, object]) -> Any:
         return remake(value["recorded"], isChanged) if "recorded" in value else None
@@ -482,8 +482,8 @@ def putting(stored: Stored, value: AnyArray) -> list[Callable[[], object]]:
 def assign(steps: list[Callable[[], object]]) -> None:
     """Run all steps, or none: within one call of C code, which no signal handler interrupts.
 
-    Each step is C code itself, because Python runs signal handlers between its own instructions. CuPy copies to a GPU in
-    Python; `Deferred` delays handlers until the end.
+    Each step is C code itself, because Python runs signal handlers between its own instructions. CuPy copies to a GPU
+    in Python; `Deferred` delays handlers until the end.
     """
     with Deferred():
         deque(map(methodcaller("__call__"), [*steps, partial(setattr, COUNTER, "version", object())]), maxlen=0)

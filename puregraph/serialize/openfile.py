@@ -28,5 +28,5 @@ def openFile(source: Any) -> BinaryIO:
     file = open(source, "rb", opener=opener)
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
-        raise CheckpointError("it is no regular file")
+        raise CheckpointError("it is not a regular file")
     return file

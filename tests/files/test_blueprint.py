@@ -480,8 +480,8 @@ def row(blueprint, name):
         (lambda b: b["modules"].insert(0, 7), r"module 0 \(no class\): its description: wanted an object, got 7"),
         (lambda b: row(b, "Linear").update({"class": "Linaer"}), "unknown class 'Linaer'.*registerModule.*Linear"),
         (lambda b: row(b, "Linear").update({"class": "os.system"}), "unknown class 'os.system'"),
-        (lambda b: row(b, "Linear").update({"class": "Scale"}), "it is no Module"),
-        (lambda b: row(b, "Linear").update({"class": "optimizers.Adam"}), "it is no Module"),
+        (lambda b: row(b, "Linear").update({"class": "Scale"}), "it is not a Module"),
+        (lambda b: row(b, "Linear").update({"class": "optimizers.Adam"}), "it is not a Module"),
         (lambda b: row(b, "Linear").update({"class": ["Linear"]}), "wanted a text under 'class', got .'Linear'"),
         (
             lambda b: row(b, "Linear").update(args=[1, 2, 3, 4, 5, 6, 7, 8]),

@@ -142,7 +142,7 @@ class MappedWeights(ArraySource):
     # Advice -----------------------------------------------------------------------------------------------------------
 
     def advice(self, graph: Graph, report: LoadReport) -> str:
-        """Return the call that would load the file completely; or a proposed map of names, to be checked by the user."""
+        """Return the call that would load the file completely; or a proposed map of names, for the user to check."""
         lines = "\n  net.load(path, strict=False) loads what fits"
         for prefix in () if self.prefix or len(self.tensors) > MOST else ("", *self.commonPrefixes()):
             ways: tuple[Names, ...] = (self.map,) if self.hasNames else (None, *READY)
