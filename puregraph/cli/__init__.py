@@ -1,7 +1,7 @@
 """The command line, `puregraph` or `python -m puregraph`: shapes, check, draw, inspect, onnx, diff, plan, doctor,
 launch.
 
-Exit codes: 0 all is well; 1 the model or the file has faults; 2 the command cannot be carried out as it was given.
+Exit codes: 0 no faults; 1 the model or the file has faults; 2 the command cannot be run as given.
 With --json nothing but JSON is written to stdout: what a model prints goes to stderr.
 """
 
@@ -35,17 +35,17 @@ SHAPE = "one for each input: 32,1,28,28, or N,1,28,28 for a batch of any size"
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run one command; its exit code."""
-    sys.stdout = sys.stdout or open(os.devnull, "w")  # closed by who started us
+    """Run a command; returns its exit code."""
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # the parent process may have closed it
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="replace")  # a terminal that cannot show a character must not stop us
+            stream.reconfigure(errors="replace")  # for terminals that cannot show a character
     top, arguments = parser(), sys.argv[1:] if arguments is None else arguments
     isLaunch = arguments[:1] == ["launch"]
     arguments = arguments if isLaunch else negatives(arguments)
     for text in () if isLaunch else arguments:
         if re.match(r"-\d", text):  # argparse would take it for an option
-            top.error(f"{text!r} is no shape: sizes are whole numbers; a letter, as in N,3, is a size that is open")
+            top.error(f"{text!r} is not a shape: write whole numbers, or a letter for an open size, as in N,3")
     options = top.parse_args(arguments)
     options.out = sys.stdout
     try:
@@ -53,7 +53,7 @@ def main(arguments: list[str] | None = None) -> int:
             code = options.run(options)
         sys.stdout.flush()
         return code
-    except BrokenPipeError:  # the reader of a pipe has seen enough
+    except BrokenPipeError:  # the reader has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (PuregraphError, OSError) as error:

@@ -1,4 +1,4 @@
-"""Diff command: what differs between two models, checkpoints or files of weights."""
+"""Diff command: the differences between two models, checkpoints or files of weights."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from puregraph.graph.analysis.difference import (
 
 
 def runDiff(options: argparse.Namespace) -> int:
-    """Print what differs between two models; the exit code is 0 if nothing does, else 1."""
-    with uncollected():  # two graphs and their comparison live to the end
+    """Print the differences between two models; the exit code is 0 without differences, else 1."""
+    with uncollected():  # both graphs and their comparison are needed until the end
         sides = [sideOf(target) for target in (options.first, options.second)]
     graphs = [side for side in sides if isinstance(side, Graph)]
     try:

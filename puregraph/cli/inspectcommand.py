@@ -58,7 +58,7 @@ def runInspect(options: argparse.Namespace) -> int:
 
 
 def isForeign(path: str) -> bool:
-    """True for a file of weights of another program, which begins as no checkpoint does."""
+    """True if a file does not begin like a checkpoint: then it is another program's file of weights."""
     with open(path, "rb") as file:
         head = file.read(HEAD)
         return not head.startswith(TITLE) and readerOf(head, path, file) is not None

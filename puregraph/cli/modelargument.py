@@ -1,4 +1,4 @@
-"""Model argument: the Graph that a command names, and the shapes that it is given."""
+"""Model argument: the Graph and the shapes that a command line names."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ FOLDERS = (
     os.path.dirname(puregraph.__file__),
     *map(sysconfig.get_path, ("stdlib", "platstdlib", "purelib", "platlib")),
 )
-FOREIGN = ("<frozen", *(f"{folder}{os.sep}" for folder in FOLDERS))  # what a user did not write
+FOREIGN = ("<frozen", *(f"{folder}{os.sep}" for folder in FOLDERS))  # files that are not the user's
 
 
 def modelAndShapes(options: argparse.Namespace) -> list[Any]:
-    """The graph that a command names, and a shape for each of its inputs."""
+    """The graph that a command line names, and a shape for each of its inputs."""
     shapes = [readShape(text) for text in options.shapes]
     graph = findGraph(options.model)
     try:
@@ -41,7 +41,7 @@ def modelAndShapes(options: argparse.Namespace) -> list[Any]:
 
 
 def readShape(text: str) -> Any:
-    """A shape as typed: `N,1,28,28`, with or without brackets; `()` is that of a number."""
+    """Parse a shape: `N,1,28,28`, with or without brackets; `()` is the shape of a number."""
     sizes = [part.strip() for part in text.strip().strip("()[]").split(",")]
     if sizes[-1] == "":
         sizes.pop()  # (3,) and ()
@@ -81,7 +81,7 @@ def findGraph(target: str) -> Graph:
 
 
 def choices(module: Any) -> list[str]:
-    """The names of a file that can be meant: its Graphs; if there are none, what it has that makes one unasked."""
+    """The names in a module that may be chosen: its Graphs, else its functions and Graph classes without arguments."""
     public = {n: v for n, v in vars(module).items() if n[0] != "_"}
     graphs = [n for n, v in public.items() if isinstance(v, Graph)]
     here = f"{module.__name__}."
@@ -128,9 +128,9 @@ def loadModule(source: str) -> Any:
     if not path.is_file():
         raise UsageError(f"there is no file {source!r}")
     names, folder = [path.stem], path.resolve().parent
-    while (folder / "__init__.py").is_file():  # a part of a package, which may import its neighbours by dots
+    while (folder / "__init__.py").is_file():  # in a package, which may have relative imports
         names, folder = [folder.name, *names], folder.parent
-    sys.path.insert(0, str(folder))  # so that a file finds its neighbours, as when it is run
+    sys.path.insert(0, str(folder))  # for imports from its folder, as when it is run
     if len(names) > 1 and "." not in path.stem:
         return running(source, lambda: importlib.import_module(".".join(names)))
     spec: Any = importlib.util.spec_from_file_location(path.stem, path)
@@ -148,7 +148,7 @@ def importedFrom(name: str) -> Any:
 
 
 def running(label: str, function: Any) -> Any:
-    """The result of the user's code, or where and why it failed, in one sentence."""
+    """Run the user's code; if it fails, raise UsageError with the location and the reason in one sentence."""
     try:
         return function()
     except (Exception, SystemExit) as error:

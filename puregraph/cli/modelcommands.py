@@ -67,7 +67,7 @@ def asJson(footprint: Footprint) -> dict[str, object]:
 
 
 def runDraw(options: argparse.Namespace) -> int:
-    """A picture of a model, of its faults too."""
+    """Draw a model, including its faults."""
     graph, *shapes = modelAndShapes(options) if options.shapes else [findGraph(options.model)]
     if options.depth is not None and not options.depth.isdecimal():
         raise UsageError(f"wanted a whole number for --depth, got {options.depth!r}")
@@ -87,7 +87,7 @@ def runDraw(options: argparse.Namespace) -> int:
 
 
 def runCheck(options: argparse.Namespace) -> int:
-    """Every node of a model against what each module must satisfy; equal modules at equal shapes once."""
+    """Check the contract of every module of a model; equal modules at equal shapes are checked once."""
     graph, *shapes = modelAndShapes(options)
     sizes = [bind(shape, dict.fromkeys(symbols(shape), 2)) for shape in shapes]
     known: dict[Any, str] = {}

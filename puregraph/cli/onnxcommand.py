@@ -14,7 +14,7 @@ CLOSE = 1e-4  # of the largest output
 
 
 def namedShapes(texts: list[str]) -> dict[str, Any]:
-    """The shapes of `--shape NAME=1,3,224,224`, by input.
+    """Parse the options `--shape NAME=1,3,224,224` to shapes by input.
 
     Raises    UsageError for a text without a name
     """

@@ -1,4 +1,4 @@
-"""Plan command: what `puregraph plan` is given besides a model, and the plan that is meant by it."""
+"""Plan command: the options of `puregraph plan`, and the plans that they describe."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def addArguments(command: argparse.ArgumentParser) -> None:
 
 
 class PlannedRun(BaseException):
-    """The end of a script at its first step, with its graph, the shapes of its batches and its optimizer."""
+    """Ends a script at its first training step; has its graph, the shapes of its batch and its optimizer."""
 
     def __init__(self, graph: Graph, shapes: list[Any], optimizer: Any):
         super().__init__()
@@ -49,7 +49,7 @@ class PlannedRun(BaseException):
 def plansFrom(options: Any, graph: Graph, shapes: list[Any]) -> list[Plan]:
     """The plans of a graph for the machines and the optimizer that the options describe.
 
-    Raises    ArgumentError for options that no machine has, and for batches that cannot be divided so
+    Raises    ArgumentError for impossible options, or batches that cannot be divided among the machines
     """
     kind = getattr(optimizers, options.optimizer or "Adam", None)
     if not (isinstance(kind, type) and issubclass(kind, optimizers.Optimizer)):
@@ -63,7 +63,7 @@ def clusterFrom(options: Any) -> Cluster:
     link = LinkSpeed(*numbersOf("link", options.link, 2))
     numbers = {
         name: numbersOf(name, getattr(options, name))[0] for name in Cluster._fields if name != "link"
-    }  # 1e5 is a whole number; what is none is refused by the cluster
+    }  # 1e5 counts as an integer; the cluster refuses fractions
     whole = {name: int(value) if value.is_integer() else value for name, value in numbers.items()}
     return Cluster(link=link, **whole).checked()  # type: ignore[arg-type]
 
@@ -107,7 +107,7 @@ def batchFrom(options: Any) -> int:
 
 
 def plannedRun(script: str, arguments: list[str]) -> PlannedRun:
-    """Run a script, which is given these arguments, up to its first step.
+    """Run a script with these arguments up to its first training step.
 
     Raises    ArgumentError if it ends without one
     """
@@ -144,7 +144,7 @@ def rowsOf(plans: list[Plan]) -> dict[str, Any]:
 
 
 def measureHere() -> int:
-    """Have two processes print the options that describe this machine; their exit code."""
+    """Run two processes that print the options describing this machine; returns their exit code."""
     from puregraph.distributed.plan import measure  # nothing else here needs it
 
     launched = argparse.Namespace(n=2, hosts=None, patience=None, ulfm=False, script=measure.__file__, arguments=[])

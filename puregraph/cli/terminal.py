@@ -16,7 +16,7 @@ def printJson(value: object, out: Any) -> None:
 
 
 def terminalWidth() -> int | None:
-    """The columns of the terminal; None where the output goes elsewhere."""
+    """The number of columns of the terminal; None if the output is not a terminal."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
@@ -26,7 +26,7 @@ def hasColor() -> bool:
 
 
 def paint(text: str, style: str) -> str:
-    """The text in a style of the terminal, where there are colours."""
+    """The text in a terminal style if colours are on, otherwise unchanged."""
     return f"\x1b[{style}m{text}\x1b[0m" if style and hasColor() else text
 
 

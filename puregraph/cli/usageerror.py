@@ -6,4 +6,4 @@ from puregraph.core.errors import PuregraphError
 
 
 class UsageError(PuregraphError):
-    """A command that cannot be carried out as it was given."""
+    """A command that cannot be run as given."""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from puregraph.compile.memory.planner import MemoryPlan
 
-WIDTH, HEIGHT = 900.0, 520.0  # of the plane
+WIDTH, HEIGHT = 900.0, 520.0  # size of the plane
 LEFT, TOP, BELOW = 78.0, 58.0, 44.0
 TICKS = 8
 COLOURS = ("#cfe0f5", "#d8efd9", "#f6e3c3", "#ecd9f2", "#f7d5d5", "#d5eef0")
@@ -26,11 +26,11 @@ GRID = """
 
 
 def arenaSvg(plan: MemoryPlan, title: str) -> str:
-    """The whole file."""
+    """The SVG file of a memory plan."""
     calls = plan.schedule.calls
     shown = [i for i, call in enumerate(calls) if not call.kind.isView]
     step = {i: n for n, i in enumerate(shown)}
-    for i in range(len(calls)):  # a view is made at the step before it
+    for i in range(len(calls)):  # a view counts to the step before it
         step.setdefault(i, step.get(i - 1, 0))
     high, count = max(plan.bytes, 1), max(len(shown), 1)
     width, height = LEFT + WIDTH + 24, TOP + HEIGHT + BELOW
@@ -51,7 +51,7 @@ def arenaSvg(plan: MemoryPlan, title: str) -> str:
 
 
 def ticks(high: int, count: int) -> list[str]:
-    """The scales: bytes on the left, numbers of steps below."""
+    """The scales: bytes on the left, step numbers below."""
     lines = []
     for i in range(TICKS + 1):
         y = round(TOP + HEIGHT * (1 - i / TICKS), 1)

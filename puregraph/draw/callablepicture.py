@@ -1,4 +1,4 @@
-"""The picture of a graph of callables, and of the nodes that a Variable's operations left on the tape."""
+"""The picture of a graph of callables, and of the nodes that operations on Variables left on the tape."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def callablePicture(graph: AcyclicDirectedGraph) -> Picture:
-    """A graph of callables: a box for each node, an edge with what it passes on."""
+    """The picture of a graph of callables: a box for each node, an edge for each argument that is passed on."""
     names = graph.names
     picture = Picture(type(graph).__name__)
     for node, name in names.items():
@@ -36,7 +36,7 @@ def callablePicture(graph: AcyclicDirectedGraph) -> Picture:
 
 
 def tapePicture(node: Any) -> Picture:
-    """The nodes that a gradient runs through from this one on, down to what accumulates it."""
+    """The picture of the tape from a node on: all nodes that its gradient passes, down to those that accumulate it."""
     picture = Picture(f"the tape of {node.name()}")
     names = {id(node): f"1 {node.name()}"}
     waiting = [node]
@@ -57,18 +57,18 @@ def tapePicture(node: Any) -> Picture:
 
 @takes(path=optional(FilePath))
 def drawCallables(graph: AcyclicDirectedGraph, path: StrPath | None = None) -> Drawing:
-    """Draw this graph: `graph.draw("net.svg")`, or .html, .dot, .png, or none in a notebook."""
+    """Draw this graph: `graph.draw("net.svg")`, or .html, .dot, .png, or without a file in a notebook."""
     return drawn(callablePicture(graph), path)
 
 
 @takes(path=optional(FilePath))
 def drawTape(node: TapeNode, path: StrPath | None = None) -> Drawing:
-    """Draw what a gradient runs through: `y.grad_fn.draw("tape.svg")`, or .html, .dot, .png, or none in a notebook."""
+    """Draw the tape from this node on: `y.grad_fn.draw("tape.svg")`, or .html, .dot, .png, or no file in a notebook."""
     return drawn(tapePicture(node), path)
 
 
 def drawn(picture: Picture, path: StrPath | None) -> Drawing:
-    """A picture, in a file if wanted."""
+    """The Drawing of a picture, saved if there is a path."""
     drawing = Drawing(picture)
     if path is not None:
         drawing.save(path)

@@ -1,4 +1,4 @@
-"""Collapsing: groups below a depth become boxes, and equal groups in a row become one that says how many they are."""
+"""Collapsing: groups below a depth become boxes, and consecutive equal groups become one with their number."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from puregraph.core.errors import plural
 from puregraph.draw.graphpicture import costLine, totals
 from puregraph.draw.picture import Picture, PictureBox, PictureEdge, replaced
 
-MOST = 120  # boxes that are drawn where nobody says a depth
+MOST = 120  # maximum number of boxes at the default depth
 
 
 def fitting(picture: Picture, most: int = MOST) -> int:
-    """The greatest depth at which at most `most` boxes are left."""
+    """The greatest depth at which there are at most `most` boxes."""
     depth = 0
     for deeper in range(1, picture.depth + 1):
         if countAt(picture, deeper) > most:
@@ -36,7 +36,7 @@ def collapsedInto(picture: Picture, group: str, depth: int) -> str:
 
 
 def collapsed(picture: Picture, depth: int) -> Picture:
-    """The picture with every group inside of `depth` others as one box."""
+    """The picture in which every group nested in `depth` others is one box."""
     names: dict[str, str] = {}
     inside: dict[str, list[PictureBox]] = defaultdict(list)
     boxes: list[PictureBox | str] = []
@@ -55,7 +55,7 @@ def collapsed(picture: Picture, depth: int) -> Picture:
 
 
 def unported(edges: list[PictureEdge], names: dict[str, str]) -> list[PictureEdge]:
-    """Edges without the names of arguments and outputs that are inside of a collapsed group."""
+    """Edges without the names of arguments and outputs inside collapsed groups; parallel ones become one edge."""
     hidden = set(names.values())
     slotless = [e._replace(slot="") if e.source in hidden else e for e in edges]
     plain = [e._replace(argument="") if e.target in hidden else e for e in slotless]
@@ -68,7 +68,7 @@ def unported(edges: list[PictureEdge], names: dict[str, str]) -> list[PictureEdg
 
 
 def several(edges: list[PictureEdge]) -> PictureEdge:
-    """Values of one shape between the same boxes as one edge: `3 x (N, 10)`."""
+    """One edge for several values of the same shape between two boxes, labelled like `3 x (N, 10)`."""
     first, count = edges[0], len(edges)
     if count == 1:
         return first
@@ -94,8 +94,8 @@ def groupBox(picture: Picture, name: str, inside: list[PictureBox]) -> PictureBo
 
 
 def withoutRepeats(picture: Picture) -> Picture:
-    """The picture with runs of equal groups, each reading the one before it, drawn once: `x 12`."""
-    for depth in range(1, picture.depth + 1):  # the outer ones before what is inside of them
+    """The picture with each run of equal groups, each of which reads the previous one, drawn once and marked `x 12`."""
+    for depth in range(1, picture.depth + 1):  # outer groups first
         runs = runsAt(picture, depth)
         picture = merged(picture, runs) if runs else picture
     return picture
@@ -134,7 +134,7 @@ def runsAt(picture: Picture, depth: int) -> list[list[str]]:
 
 
 class GroupForm:
-    """The form of a group: its inside, its inputs from outside, and its outputs."""
+    """The form of a group: its content, its inputs from outside, and its outputs."""
 
     def __init__(self, inside: tuple, inputs: list[tuple[str, str, str]], outputs: set[tuple[str, str]]):
         self.inside, self.inputs, self.outputs = inside, inputs, outputs
@@ -164,8 +164,8 @@ def formOf(
 
 
 def linksOf(name: str, after: str, forms: dict[str, GroupForm]) -> list[str] | None:
-    """Return the values that a group reads from the one before it, if both are equal and have no other different
-    inputs."""
+    """Return the values that a group `after` reads from the group before it, if both are equal and share all other
+    inputs; otherwise None."""
     one, other = forms[name], forms[after]
     if one.inside != other.inside or len(one.inputs) != len(other.inputs):
         return None
@@ -176,9 +176,9 @@ def linksOf(name: str, after: str, forms: dict[str, GroupForm]) -> list[str] | N
 
 
 def merged(picture: Picture, runs: list[list[str]]) -> Picture:
-    """The picture with each run of groups as its first one."""
+    """The picture with each run of groups replaced by its first group."""
     runOf = {name: run for run in runs for name in run[1:]}
-    gone: dict[str, str] = {}  # each group that goes, by itself and by what is inside of it
+    gone: dict[str, str] = {}  # by removed group, also nested: the group of a run that it is in
     for group in picture.groups:
         outer = group
         while outer and outer not in runOf:
@@ -186,14 +186,14 @@ def merged(picture: Picture, runs: list[list[str]]) -> Picture:
         if outer:
             gone[group] = outer
     names: dict[str, str] = {}
-    kept: dict[str, str] = {}  # those of the last group of a run, which others read
+    kept: dict[str, str] = {}  # boxes of the last group of each run, which other boxes read
     for box in picture.boxes:
         outer = gone.get(box.group, "")
         if outer:
             names[box.name] = runOf[outer][0] + box.name[len(outer) :]
             if outer == runOf[outer][-1]:
                 kept[box.name] = names[box.name]
-    # what a later group reads is what the first one reads, or the group before
+    # edges into later groups are dropped: they come from the previous group, or equal the first group's
     edges = [e._replace(source=kept.get(e.source, e.source)) for e in picture.edges if e.target not in names]
     groups = picture.without(gone)
     for run in runs:

@@ -1,4 +1,4 @@
-"""The picture of a difference: the second of two graphs, with the nodes marked that differ."""
+"""The picture of a difference: the second of two graphs, with the nodes that differ marked."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from puregraph.graph.analysis.difference import ModelDifference
 if TYPE_CHECKING:
     from puregraph.graph.graph import Graph
 
-MOST = 6  # lines of a box, and nodes that a note names
+MOST = 6  # maximum lines of a box, and nodes that a note lists
 
 
 def differenceDrawing(first: Graph, second: Graph, compared: ModelDifference, depth: int | None = None) -> Drawing:
@@ -35,7 +35,7 @@ def differenceDrawing(first: Graph, second: Graph, compared: ModelDifference, de
 
 
 def marked(picture: Picture, changes: dict[str, list[str]]) -> Picture:
-    """A picture whose boxes of these names have the colour of a fault, and the changes as their text."""
+    """The picture with changed boxes in the colour of a fault, and with the changes as their text."""
     count = 0
     inputs = [box.name for box in picture.boxes if box.name.startswith("input ")]
     names = {name: f"input {i}" for i, name in enumerate(inputs)}

@@ -22,7 +22,7 @@ LINES = {"kept": ", style=dotted", "state": ", style=dashed"}
 
 
 def dotText(picture: Picture) -> str:
-    """The whole file; a group is a cluster."""
+    """The DOT file of a picture; groups are clusters."""
     numbers = {box.name: f"n{i}" for i, box in enumerate(picture.boxes)}
     lines = ["digraph {", f"  label={dotQuoted(picture.title)};", "  labelloc=t;", "  node [shape=box, style=rounded];"]
     lines += inside(picture, "", numbers, "  ")

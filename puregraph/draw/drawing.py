@@ -1,4 +1,4 @@
-"""Drawing: a picture on its way to a file or a notebook."""
+"""Drawing: a picture that can be saved or shown in a notebook."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from puregraph.core.protocols import StrPath
     from puregraph.graph.graph import Graph
 
-SCALE = 2  # dots of a .png for each unit of the picture
+SCALE = 2  # pixels of a .png per unit of the picture
 
 
 def write(path: StrPath, makers: dict[str, Callable[[], str]]) -> None:
-    """Write the file that one of some functions makes, by the ending of its name; a .png from the .svg.
+    """Write a file with the function in `makers` for the ending of its name; a .png is converted from the .svg.
 
-    Raises    ArgumentError for another ending than those
+    Raises    ArgumentError for an ending without a function
     """
     suffix = os.path.splitext(os.fspath(path))[1].lower()
     if suffix not in (*makers, ".png"):
@@ -43,9 +43,9 @@ def write(path: StrPath, makers: dict[str, Callable[[], str]]) -> None:
 
 
 def pngBytes(text: str) -> bytes:
-    """The picture of an SVG text.
+    """Convert SVG to PNG.
 
-    Raises    PuregraphError saying what to install, where there is no converter
+    Raises    PuregraphError saying what to install if there is no converter
     """
     try:
         return bytes(import_module("resvg_py").svg_to_bytes(svg_string=text, zoom=SCALE))
@@ -61,10 +61,10 @@ def pngBytes(text: str) -> bytes:
 
 
 class Drawing:
-    """A picture that can be saved, and that a notebook shows.
+    """A picture that can be saved or shown in a notebook.
 
-    `depth`     groups nested deeper become one box each; by default as deep as leaves at most 120 boxes
-    `repeats`   whether each of several equal groups in a row is drawn, not the first alone, marked "x 12"
+    `depth`     groups nested deeper become one box each; by default the greatest depth with at most 120 boxes
+    `repeats`   whether consecutive equal groups are all drawn; otherwise only the first, marked "x 12"
     `beside`    pictures that a page shows next to this one
     """
 
@@ -77,7 +77,7 @@ class Drawing:
 
     @property
     def picture(self) -> Picture:
-        """The picture as it is drawn: collapsed."""
+        """The picture to draw, with groups collapsed."""
         return collapsed(self.unrepeated, self.depth)
 
     def svg(self) -> str:
@@ -100,14 +100,14 @@ class Drawing:
 
     @takes(path=FilePath)
     def save(self, path: StrPath) -> None:
-        """Write a file: what its name ends in says which kind.
+        """Write a file in the format of its ending: .svg, .html, .dot or .png.
 
-        Raises    ArgumentError for another ending; PuregraphError with what to install, where something is missing
+        Raises    ArgumentError for another ending; PuregraphError naming a missing package to install
         """
         write(path, {suffix: getattr(self, suffix[1:]) for suffix in (".svg", ".html", ".dot")})
 
     def _repr_html_(self) -> str:
-        data = b64encode(self.svg().encode()).decode()  # as an image: its style changes nothing of the page around it
+        data = b64encode(self.svg().encode()).decode()  # as an image, so that its style does not affect the page
         return f'<img style="max-width: 100%" alt="{markup(repr(self))}" src="data:image/svg+xml;base64,{data}">'
 
     def __repr__(self) -> str:
@@ -118,7 +118,7 @@ class Drawing:
 def drawGraph(
     graph: Graph, path: StrPath | None = None, *shapes: Any, depth: int | None = None, repeats: bool = False
 ) -> Drawing:
-    """Draw this graph: `net.draw("net.svg", ("N", 1, 28, 28))`; also .html, .dot, .png, or none in a notebook.
+    """Draw this graph: `net.draw("net.svg", ("N", 1, 28, 28))`; also .html, .dot, .png, or no file in a notebook.
 
     Without `shapes`, the last inferred shapes are used, or those that the inputs declare. Faulty nodes are marked.
     Groups nested deeper than `depth` become one box each (by default the depth with at most 120 boxes); `repeats`

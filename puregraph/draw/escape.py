@@ -1,4 +1,4 @@
-"""Any text as text inside of markup: no name can become code, and none can break a file."""
+"""Escape: any text as text inside markup, so that no name can become code or break a file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ INSTEAD = "\N{REPLACEMENT CHARACTER}"
 
 
 def visible(text: str) -> str:
-    """A text on one line without what XML forbids, and without what turns the order of letters around."""
+    """A text on one line, without characters that XML forbids or that reverse the order of letters."""
     if text.isascii() and text.isprintable():
         return text
     return "".join(" " if letter in "\t\r\n" else INSTEAD if isHidden(letter) else letter for letter in text)
@@ -28,11 +28,11 @@ def markup(text: str) -> str:
 
 
 def preformatted(text: str) -> str:
-    """A text as HTML that keeps its lines and columns, in whatever page it stands."""
+    """A text as HTML that keeps its lines and columns in any page."""
     lines = "\n".join(map(markup, text.split("\n")))
     return f'<pre style="font-family: monospace; white-space: pre; line-height: 1.25; overflow-x: auto">{lines}</pre>'
 
 
 def dotQuoted(text: str) -> str:
-    """A text as a quoted string of the DOT language; lines stay lines."""
+    """A text as a quoted string of the DOT language, with its line breaks."""
     return '"' + "\\n".join(visible(line).replace("\\", "\\\\").replace('"', '\\"') for line in text.split("\n")) + '"'

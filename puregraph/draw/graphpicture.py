@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from puregraph.graph.graph import Graph
     from puregraph.graph.module import Module
 
-LINE = 44  # letters of a line in a box
+LINE = 44  # maximum characters of a line in a box
 COSTS = "puregraph.modules.costs"
 
 
@@ -51,7 +51,7 @@ def graphPicture(graph: Any, *shapes: Any, title: str = "") -> Picture:
 
 
 def knownShapes(graph: Graph) -> list[Any]:
-    """The shapes that a graph was last checked with, or that its inputs declare; none where some are not known."""
+    """The shapes that a graph was last checked with, or that its inputs declare; empty if some are unknown."""
     if graph.inferredShapes is not None:
         return [list(graph.inferredShapes)]
     declared = [getattr(node.module, "shape", None) if node.module.views else None for node in graph.inputs]
@@ -70,7 +70,7 @@ def gradientShapes(graph: Graph, shapes: Any) -> list[Any]:
 
 
 def framesOf(graph: Graph) -> tuple[dict[str, PictureGroup], set[str]]:
-    """Return a frame for every nested graph, and the paths of nodes that other graphs read too."""
+    """Return a frame for every nested graph, and the paths of nodes that other graphs also read."""
     frames: dict[str, PictureGroup] = {}
     shared: set[str] = set()
     waiting = [(graph, "")]
@@ -91,10 +91,10 @@ def framesOf(graph: Graph) -> tuple[dict[str, PictureGroup], set[str]]:
 
 
 class GraphDrawing:
-    """The picture of a graph while it is made.
+    """The picture of a graph while it is built.
 
-    A value that a backward graph takes from the forward pass has no box: its reader says that it keeps it. Nor has the
-    gradient of a parameter: the node that gives it says so.
+    In a backward graph, values of the forward pass and gradients of parameters have no boxes: the nodes that read or
+    compute them list them in their text.
     """
 
     def __init__(self, graph: Graph, steps: Steps, rows: list[StepShapes], inshapes: list[Any], title: str):
@@ -109,7 +109,7 @@ class GraphDrawing:
         self.owners: dict[int, str] = {}
         self.counted: set[int] = set()
         self.products: dict[tuple[Any, ...], int | None] = {}
-        self.said: dict[Any, Any] = {}  # what is said of a class or formula, for all of its nodes
+        self.said: dict[Any, Any] = {}  # cached descriptions of classes and formulas
         isBack = type(graph) is BackwardGraph
         self.picture = Picture(title or graph.name or (graph.title() if isBack else type(graph).__name__))
         self.picture.groups, self.outside = framesOf(graph)
@@ -123,7 +123,7 @@ class GraphDrawing:
             self.picture.boxes[i] = replaced(box, slots=slots if len(slots) > 1 else ())
         self.picture.notes = tuple(self.notes())
 
-    # What stands around -----------------------------------------------------------------------------------------------
+    # Frames, inputs and outputs ---------------------------------------------------------------------------------------
 
     def groupOf(self, path: str) -> str:
         """The innermost frame around a node."""
@@ -135,17 +135,17 @@ class GraphDrawing:
         return ""
 
     def nameOf(self, path: str) -> str:
-        """The name of a node's box: it begins with that of the frame around it."""
+        """The name of a node's box, which begins with the name of the frame around it."""
         group = self.groupOf(path)
         return path if path.startswith(f"{group}.") or not group else f"{group}.sum:{path[len(group) :]}"
 
     def addInputs(self, inshapes: Sequence[object]) -> None:
-        """A box for each input."""
+        """Add a box for each input."""
         dtypes = self.graph.inputTypes(len(self.steps.inputs))
         held = {n for node, numbers in self.steps.shown if type(node.module) is ForwardValue for n in numbers}
         for i, number in enumerate(self.steps.inputs):
             if number in held:
-                continue  # the box of its reader says that it keeps it
+                continue  # a value of the forward pass
             shape = inshapes[i] if inshapes else None
             name, fault = self.steps.names[number], self.declared.get(number)
             value = GraphValue(f"input {name}", "", shape, dtypes[i])
@@ -156,7 +156,7 @@ class GraphDrawing:
             self.picture.boxes.append(PictureBox(value.box, name, kind, lines, story=story))
 
     def addOutputs(self) -> None:
-        """A box for each output."""
+        """Add a box for each output."""
         of = self.graph
         count = sum(e is not None for e in of.inputGrads) if type(of) is BackwardGraph else len(of.outputNames)
         for i, (name, number) in enumerate(zip(of.outputNames[:count], self.steps.outputs)):
@@ -292,7 +292,7 @@ class GraphDrawing:
         return self.said[of]
 
     def addEdge(self, number: int, target: str, argument: str, kind: str = "") -> None:
-        """The edge of a value to one of its readers."""
+        """Add the edge from a value to one of its readers."""
         value = self.values.get(number)
         if value is not None:
             edge = PictureEdge(
@@ -303,7 +303,7 @@ class GraphDrawing:
     # Texts ------------------------------------------------------------------------------------------------------------
 
     def valueText(self, value: GraphValue) -> str:
-        """The shape of a value, and its dtype where the graph computes in another."""
+        """The shape of a value, and its dtype if it differs from the graph's."""
         if value.shape is None:
             return "" if value.dtype is None or value.dtype == self.dtype else str(value.dtype)
         isUsual = value.dtype is None or value.dtype == self.dtype
@@ -332,7 +332,7 @@ def keptLines(module: Gradient) -> list[str]:
 
 
 def argumentNames(names: list[str]) -> tuple[str, ...]:
-    """The names of a node's inputs, numbers where any number may be given; none where they say nothing."""
+    """The names of a node's inputs, numbers for a variable number of inputs; empty if the names are not informative."""
     if len(set(names)) == 1:
         return tuple(map(str, range(len(names)))) if len(names) > 2 else ()
     return () if all(len(name) == 1 for name in names) else tuple(names)
@@ -362,7 +362,7 @@ def faultLines(fault: Fault) -> list[str]:
 
 
 def faultStory(fault: Fault | None) -> list[tuple[str, str]]:
-    """A fault as a page says it."""
+    """The rows that a page shows for a fault."""
     if fault is None:
         return []
     source = f" from {fault.source}" if fault.source else ""
@@ -371,13 +371,13 @@ def faultStory(fault: Fault | None) -> list[tuple[str, str]]:
 
 
 def formulaStory(formula: Formula) -> list[tuple[str, str]]:
-    """A formula and its derivatives by its inputs, as a page says them."""
+    """The rows that a page shows for a formula: its text, and its derivative by each input."""
     rows = [("formula", str(formula))]
     for name in formula.names:
         try:
             rows.append((f"d/d{name}", f"{formula.derivative(name)!s:.400}"))
         except FormulaError:
-            continue  # it has none
+            continue  # it has no derivative
     return rows
 
 

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from puregraph.train.metrics.confusion import Confusion
     from puregraph.train.trainer import Trainer
 
-MOST = 500  # nodes outside of groups that are drawn, or listed
+MOST = 500  # maximum number of nodes outside groups that are drawn, or lines that are listed
 
 
 def graphHtml(graph: Graph) -> str:
-    """A graph as its picture; as its listing where a picture cannot be made, or would be too large to look at."""
+    """A graph as a picture, or as a listing if a picture cannot be made or would be too large."""
     try:
         if len(graph.nodes) <= MOST:
             listing = f"<details><summary>listing</summary>{preformatted(str(graph))}</details>"
@@ -74,7 +74,7 @@ def confusionHtml(confusion: Confusion) -> str:
 
 
 def trainerHtml(trainer: Trainer) -> str:
-    """A trainer as a table: what it trains, with what, and how far it is; then its epochs."""
+    """A trainer as a table: network, cost, optimizer and progress; then its epochs."""
     rows = [
         ("network", f"{trainer.net.title()}, {sum(p.size for p in trainer.net.params.values()):,} parameters"),
         ("cost", repr(trainer.cost)),
@@ -91,7 +91,7 @@ def profileHtml(profile: StepProfile) -> str:
 
 
 def programHtml(program: Program) -> str:
-    """A program as the table of its steps; one that is not compiled as the reason why."""
+    """A program as the table of its steps, or the reason why it is not compiled."""
     try:
         return preformatted(program.table())
     except PuregraphError as error:

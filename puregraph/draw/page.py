@@ -1,4 +1,4 @@
-"""The page: pictures at every depth in one HTML file, with details of each box, and a script to move and search."""
+"""Page: pictures at every depth in one HTML file, with the details of each box, and a script to navigate and search."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from puregraph.draw.layout.placement import PlacedPicture, placed
 from puregraph.draw.picture import Picture
 from puregraph.draw.svg import STYLE, body
 
-MOST = 1200  # boxes of the deepest picture on a page
+MOST = 1200  # maximum number of boxes of the deepest picture on a page
 FOLDER = Path(__file__).parent
 HELP = (
     "drag to move, wheel or + and - to zoom, 0 to fit, 1 for 100 %; click for a node's story, shift-click for the path "
@@ -23,7 +23,7 @@ HELP = (
 
 
 def pageText(pictures: Sequence[Picture], depth: int | None = None) -> str:
-    """The page of some pictures side by side; `depth` is the one that is shown first."""
+    """The HTML page of pictures side by side; `depth` is the depth that is shown first."""
     title = pictures[0].title
     style, script = read("page.css"), read("page.js")
     panes, stories = [], []
@@ -63,7 +63,7 @@ def pageText(pictures: Sequence[Picture], depth: int | None = None) -> str:
 
 
 def read(name: str) -> str:
-    """A file beside this one."""
+    """Read a text file in this folder."""
     return (FOLDER / name).read_text(encoding="utf-8")
 
 
@@ -73,7 +73,7 @@ def digest(text: str) -> str:
 
 
 def viewSvg(view: PlacedPicture, depth: int) -> str:
-    """The picture at one depth; each box can be reached by keys."""
+    """The SVG of a picture at one depth; each box can be focused with the keyboard."""
     size = f'data-width="{view.width:g}" data-height="{view.height:g}" viewBox="0 0 {view.width:g} {view.height:g}"'
     drawn = [
         line.replace('<g class="box ', '<g tabindex="0" role="button" class="box ', 1)
@@ -100,7 +100,7 @@ def storyOf(views: list[PlacedPicture]) -> dict[str, object]:
 
 
 def clean(text: str) -> str:
-    """A text of several lines without what must not be in a file."""
+    """A text of several lines without characters that must not be in a file."""
     return "\n".join(map(visible, text.split("\n")))
 
 

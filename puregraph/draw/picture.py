@@ -11,12 +11,12 @@ if TYPE_CHECKING:
 
 
 class PictureEdge(NamedTuple):
-    """A value on its way from one box to another.
+    """A value that one box passes to another.
 
     `value`     distinguishes values: edges of one value have one label
-    `label`     its shape, and its dtype where that is not the usual one
-    `slot`      the output that it is, where its source has several; `argument` likewise at its target
-    `kind`      "" for a value, "kept" for one that the backward pass reads again, "state" for one of the next step
+    `label`     its shape, and its dtype if it differs from the graph's
+    `slot`      the name of the output, if its source has several; `argument`: the name of the input at its target
+    `kind`      "" for a value, "kept" for one that the backward pass also reads, "state" for one of the next step
     """
 
     source: str
@@ -33,7 +33,7 @@ class PictureBox:
     """One box: a node, an input, an output, or a collapsed group.
 
     `kind`      "input", "output", "module", "state" (has running statistics), "cost", "gradient", "update", "fault",
-                "unknown" (after a fault), "group": each has a shape of its own
+                "unknown" (after a fault), "group": each has a different shape
     `lines`     the text below the name; `story` (name, text): the details that a page shows on a click
     `params`, `nbytes`, `flops`   the total cost of its `count` nodes, if known
     `slots`, `arguments`          the names of its outputs and inputs, if they are drawn
@@ -60,7 +60,7 @@ class PictureBox:
 
 @dataclass(frozen=True)
 class PictureGroup:
-    """A frame around boxes, for a graph that stands at a node; `repeats`: for how many equal ones in a row."""
+    """A frame around the boxes of a nested graph; `repeats`: the number of consecutive equal graphs it stands for."""
 
     name: str
     title: str
@@ -88,16 +88,16 @@ class Picture:
 
     @property
     def depth(self) -> int:
-        """The most frames around one another."""
+        """The deepest nesting of frames."""
         return max(map(self.depthOf, self.groups), default=0)
 
     def without(self, gone: Iterable[str]) -> dict[str, PictureGroup]:
-        """The groups that are left without some."""
+        """The groups except some."""
         dropped = set(gone)
         return {name: group for name, group in self.groups.items() if name not in dropped}
 
     def labelled(self, names: dict[str, str]) -> list[PictureEdge]:
-        """The edges between boxes that replace others by `names`, each once, none inside of one."""
+        """The edges after boxes are replaced by others in `names`: without duplicates and edges inside one box."""
         moved = [
             edge._replace(source=names.get(edge.source, edge.source), target=names.get(edge.target, edge.target))
             for edge in self.edges
@@ -106,5 +106,5 @@ class Picture:
 
 
 def replaced(box: PictureBox, **changes: Any) -> PictureBox:
-    """A box with something changed."""
+    """A copy of a box with some fields changed."""
     return replace(box, **changes)

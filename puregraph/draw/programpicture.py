@@ -1,4 +1,4 @@
-"""The picture of a program: a box for each step with what it does, who carries it out, and what it takes."""
+"""The picture of a program: a box for each step with its formula, its kernel and its cost."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from puregraph.core.protocols import StrPath
     from puregraph.ops.ir.value import Call, Value
 
-LINES = 4  # of a box, for what a step does
+LINES = 4  # maximum lines of a box for the step's formula
 KINDS = {"grad": "gradient", "update": "update", "cost": "cost"}
 
 
 def programPicture(program: Program, heat: Any = None) -> Picture:
-    """The steps of a compiled program; `heat` as in `drawProgram`.
+    """The picture of the steps of a compiled program; `heat` as in `drawProgram`.
 
-    Raises    PuregraphError where it is not compiled, with the reason; ArgumentError for another program's profile
+    Raises    PuregraphError if it is not compiled, with the reason; ArgumentError for another program's profile
     """
     plan = program.plan
     schedule = plan.schedule
@@ -39,7 +39,7 @@ def programPicture(program: Program, heat: Any = None) -> Picture:
     source: dict[int, str] = {}
     calls = [call for call in schedule.calls if not call.kind.isView]
     paths = [call.origin.path for call in calls if kindOf(call) != "update"]
-    frames = framesOf(paths) if len(calls) > MOST else {}  # frames cost crossings: only where they are to be collapsed
+    frames = framesOf(paths) if len(calls) > MOST else {}  # frames add crossings, so only to collapse them
     times = heat.seconds if isinstance(heat, StepProfile) else [None] * len(calls)
     if len(times) != len(calls):
         raise ArgumentError(
@@ -116,14 +116,14 @@ def kindOf(call: Call) -> str:
 
 
 def framesOf(paths: list[str]) -> dict[str, str]:
-    """The frame of each step: the nested graph that its node is in, where several steps share it."""
+    """The frame of each step: the nested graph of its node, if several steps share it."""
     groups = {path: path.rpartition(".")[0] for path in paths}
     common = Counter(groups[path] for path in paths)
     return {path: group for path, group in groups.items() if group and common[group] > 1}
 
 
 def valueText(value: Value) -> str:
-    """The shape of a value, and its dtype where that is not float32."""
+    """The shape of a value, and its dtype unless it is float32."""
     kind = "" if value.dtype.name == "float32" else f" {value.dtype}"
     return f"{show(value.shape)}{kind}"
 
@@ -144,7 +144,7 @@ def drawProgram(
     `heat` adds a bar to each step for its share of the greatest one's "bytes" or "flops", or of its time in a profile,
     `heat=program.profile(x, y)`; the rest as in `Graph.draw`.
 
-    Raises    PuregraphError where the program is not compiled, with the reason; ArgumentError for another heat
+    Raises    PuregraphError if the program is not compiled, with the reason; ArgumentError for another heat
     """
     drawing = Drawing(programPicture(program, heat), depth, repeats)
     if path is None:
@@ -155,8 +155,8 @@ def drawProgram(
 
 @takes(path=FilePath)
 def plotArena(program: Program, path: StrPath) -> None:
-    """Write a picture of the memory, `program.plot("arena.svg")` or .png: which bytes are in use at which steps.
+    """Plot the memory in use at each step: `program.plot("arena.svg")` or .png.
 
-    Raises    PuregraphError where the program is not compiled, with the reason
+    Raises    PuregraphError if the program is not compiled, with the reason
     """
     write(path, {".svg": lambda: arenaSvg(program.plan, repr(program)[1:-1])})

@@ -1,4 +1,4 @@
-"""A placed picture as SVG: one file that needs nothing else, the same bytes each time."""
+"""SVG: a placed picture as one self-contained file, with the same bytes each time."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ CORNER = 5.0
 
 
 def svgText(placed: PlacedPicture) -> str:
-    """The whole file."""
+    """The SVG file of a placed picture."""
     width, height = f"{placed.width:g}", f"{placed.height:g}"
     head = (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
@@ -86,7 +86,7 @@ def frameSvg(group: PictureGroup, area: Rectangle, text: str) -> str:
 
 
 def edgeSvg(edge: PictureEdge, points: list[tuple[float, float]]) -> str:
-    """The line of an edge with its head, and what it carries where a pointer rests on it."""
+    """The line of an edge with its head; its tooltip describes the value."""
     said = " ".join(part for part in (f"{edge.source} > {edge.target}:", edge.slot, edge.label) if part)
     said += f" as {edge.argument}" if edge.argument else ""
     (x0, y0), (x, y) = points[-2], points[-1]
@@ -130,7 +130,7 @@ def boxSvg(box: PictureBox, area: Rectangle) -> str:
 
 
 def shapeSvg(box: PictureBox, area: Rectangle) -> str:
-    """The outline by which kinds of boxes are distinguished without colours."""
+    """The outline of a box, which differs between kinds, so that no colours are needed."""
     left, top, right, bottom = area
     if box.kind in ("input", "output"):
         inner = Rectangle(left + 3, top + 3, right - 3, bottom - 3)

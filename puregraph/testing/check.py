@@ -40,12 +40,12 @@ if TYPE_CHECKING:
     from puregraph.core.protocols import AnyArray
     from puregraph.core.shape import Shape
 
-STEP = 1e-6  # of central differences, in float64: error about STEP**2 + 1e-16 / STEP
-CLOSE = {"bfloat16": 5e-2, "float16": 2e-2, "float32": 1e-4}  # against float64, relative to the largest value
+STEP = 1e-6  # step of central differences in float64: the error is about STEP**2 + 1e-16 / STEP
+CLOSE = {"bfloat16": 5e-2, "float16": 2e-2, "float32": 1e-4}  # error against float64, relative to the largest value
 
 
 class CheckError(PuregraphError, AssertionError):
-    """A module breaks a promise that every module gives."""
+    """A module violates the contract of modules."""
 
 
 def expect(condition: object, sentence: str) -> None:
@@ -68,8 +68,8 @@ class Case:
             valued(s, x) if name in module.shapeInputs else s
             for s, x, name in zip(self.shapes, self.inputs, self.inputNames)
         ]
-        with device.useDevice("cpu"):  # where everything is compared with
-            for p in self.module.params.values():  # zeros would hide mistakes: every parameter gets values of its own
+        with device.useDevice("cpu"):  # the reference device
+            for p in self.module.params.values():  # distinct values: zeros would hide mistakes
                 p.data = device.toHost(p.data) + 0.5 * self.rng.standard_normal(p.shape)
             for s in self.module.states.values():
                 s.data = device.toHost(s.data)
@@ -94,7 +94,7 @@ class Case:
 
     @property
     def inputNames(self) -> list[str]:
-        """The name of each input, those that are left out too; inputs of any number share one."""
+        """The name of each input, including omitted ones; a variable number of inputs share a name."""
         names = self.module.arguments
         return [names[min(i, len(names) - 1)] for i in range(len(self.inputs) + self.absent)]
 
@@ -157,7 +157,7 @@ class Case:
 
 @cache
 def floatTypes() -> list[Any]:
-    """The floats that a module is tried in, bfloat16 where `ml_dtypes` brings it."""
+    """The float dtypes to check; bfloat16 only if `ml_dtypes` is installed."""
     try:
         return [np.dtype("e"), dtypeNamed("bfloat16"), np.dtype("f"), np.dtype("d")]
     except DtypeError:
@@ -165,14 +165,14 @@ def floatTypes() -> list[Any]:
 
 
 def frozen(array: AnyArray) -> AnyArray:
-    """The array, read-only: a rule that writes to its arguments fails where it does so."""
+    """The array, read-only, so that a rule that writes to its arguments fails at that line."""
     array = np.array(array)
     array.flags.writeable = False
     return array
 
 
 def shapeRule(case: Case) -> None:
-    """The shape rule says what execution gives, for visible and hidden outputs."""
+    """The shape rule predicts the shapes of visible and hidden outputs."""
     outputs = case.run()
     said = case.module.dataShapeFrom(*case.shapes)
     said = said if isinstance(said, list) else [said]
@@ -214,7 +214,7 @@ def symbols(case: Case) -> None:
 
 
 def wrongShapes(case: Case) -> None:
-    """For any other shape either the shape rule and execution agree, or a ShapeError says what was wanted."""
+    """For other shapes, the shape rule agrees with execution, or raises a ShapeError with the expected shapes."""
     for i, shape in enumerate(case.shapes):
         others = [shape[:-1], (*shape, 2), *(shape[:a] + (d + 1,) + shape[a + 1 :] for a, d in enumerate(shape))]
         for other in others:
@@ -243,7 +243,7 @@ def wrongShapes(case: Case) -> None:
 
 
 def gradient(case: Case) -> None:
-    """Along a random direction in each argument, the gradient rule gives what central differences in float64 give."""
+    """Along a random direction in each argument, the gradient rule agrees with central differences in float64."""
     if getattr(case.module, "passesStraight", False):
         return
     outputs = case.run()
@@ -285,7 +285,7 @@ def repeats(case: Case) -> None:
 
 
 class Shadow:
-    """An array without data: what a gradient rule gets, in this check, for a value that `reads` does not list."""
+    """An array without data, which a gradient rule gets in this check for a value that `reads` does not list."""
 
     def __init__(self, array: AnyArray, label: str):
         self.shape, self.dtype, self.ndim, self.size = array.shape, array.dtype, array.ndim, array.size
@@ -305,12 +305,12 @@ class Shadow:
 
 
 def readsIsTrue(case: Case) -> None:
-    """The gradient rule reads the data of nothing that `reads` leaves out."""
+    """The gradient rule reads no data of values that `reads` does not list."""
     if case.module.reads is None:
         return
     outputs = case.run()
     names = case.names + list(outputNamesOf(case.module))
-    known = {*names, *case.module.arguments}  # some of which may be left out
+    known = {*names, *case.module.arguments}  # arguments may be omitted
     for name in case.module.reads:
         expect(name in known, f"{case.label}: reads names {name!r}, which is none of {', '.join(dict.fromkeys(names))}")
     values = [
@@ -331,7 +331,7 @@ def outputNamesOf(module: Module) -> tuple[str, ...]:
 
 
 def needsIsTrue(case: Case) -> None:
-    """A gradient that is asked for alone is the one that comes with all others."""
+    """A gradient that is requested alone equals the one computed with all others."""
     outputs = case.run()
     full = case.gradients(outputs)
     for i in case.floats:
@@ -376,7 +376,7 @@ def dtypeRule(case: Case) -> None:
 
 
 def asKind(x: AnyArray, kind: object) -> AnyArray:
-    """A sample in another dtype: its floats as whole numbers from 0 to 7 where that is none."""
+    """A sample in another dtype; for dtypes other than floats, converted to integers from 0 to 7."""
     return x.astype(kind) if isFloating(kind) else (np.abs(np.nan_to_num(x)) * 2 % 8).astype(kind)
 
 
@@ -409,7 +409,7 @@ def dtypes(case: Case) -> None:
 
 
 def inDouble(case: Case, states: dict[str, Any]) -> Case:
-    """A case with the same rounded data in float64: rounding can make elements equal or move them across a kink."""
+    """The case in float64 with its data as rounded: rounding can make elements equal, or move them across a kink."""
     double = copy.copy(case)
     double.module = copy.deepcopy(case.module).calcMode(np.float64)
     double.inputs = [frozen(x.astype(np.float64)) if isFloating(x.dtype) else x for x in case.inputs]
@@ -418,7 +418,7 @@ def inDouble(case: Case, states: dict[str, Any]) -> Case:
 
 
 def extremes(case: Case) -> None:
-    """A pointwise module is finite and right at 0, +-1e-3, +-88 and +-1e4 in float32, forward and backward."""
+    """A pointwise module is finite and correct at 0, +-1e-3, +-88 and +-1e4 in float32, forward and backward."""
     if not isinstance(case.module, Pointwise) or len(case.inputs) != 1 or case.module.isDiscrete:
         return
     points = np.array([0.0, 1e-3, -1e-3, 1.0, -1.0, 20.0, -20.0, 88.0, -88.0, 1e4, -1e4])
@@ -432,7 +432,7 @@ def extremes(case: Case) -> None:
         (d,) = asGrads(gradientRule(module, (True,))(np.ones_like(x), x, y), 1, case.label)
         results.append((y, d))
     for a, b, what in zip(results[1], results[0], ("value", "derivative"), strict=True):
-        with np.errstate(over="ignore"):  # a value that float32 cannot hold is no fault
+        with np.errstate(over="ignore"):  # overflow of float32 is not a fault
             limit = b.astype(np.float32)
         bad = [
             float(p)

@@ -212,7 +212,7 @@ def test_faults_as_json(run):
         ("reads.py 3", "reads.py raises FileNotFoundError at line 2 of"),
         (
             "two.py:first -1,3",
-            "'-1,3' is no shape: sizes are whole numbers; a letter, as in N,3, is a size that is open",
+            "'-1,3' is not a shape: write whole numbers, or a letter for an open size, as in N,3",
         ),
         ("two.py:first \u00b2,3", "cannot read the shape"),
         ("two.py:first \x0b", "cannot read the shape"),

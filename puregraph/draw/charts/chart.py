@@ -1,4 +1,4 @@
-"""Chart: what can be looked at as text in a terminal, and as a picture in a notebook or a file."""
+"""Chart: base class of charts, shown as text in a terminal and as a picture in a notebook or file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from puregraph.core.protocols import StrPath
 
 C = TypeVar("C", bound="Chart")
-DOTS = 110  # for an inch of a picture
+DOTS = 110  # dots per inch of a picture
 
 
 class Chart(ForeignAttributes):
@@ -28,11 +28,11 @@ class Chart(ForeignAttributes):
     """
 
     def text(self) -> str:
-        """The chart in characters, at most 80 columns wide where it can be."""
+        """The chart in characters, at most 80 columns wide if possible."""
         raise NotImplementedError(f"{type(self).__name__} has no text: write text(self)")
 
     def drawOn(self, figure: Any) -> None:
-        """Draw on an empty Figure of matplotlib's."""
+        """Draw the chart on an empty Figure of matplotlib."""
         raise NotImplementedError(f"{type(self).__name__} has no picture: write drawOn(self, figure)")
 
     def figure(self) -> Any:
@@ -49,7 +49,7 @@ class Chart(ForeignAttributes):
         return chart
 
     def save(self: C, path: StrPath) -> C:
-        """Write a picture of the kind that the ending of the name says, such as .png, .svg or .pdf."""
+        """Write a picture in the format of the file name's ending, such as .png, .svg or .pdf."""
         if not os.path.splitext(path)[1]:
             raise ArgumentError(f"{path}: wanted a file whose ending says its kind, such as {path}.png, .svg or .pdf")
         figure = self.figure()
@@ -68,7 +68,7 @@ class Chart(ForeignAttributes):
         return self.text()
 
     def _repr_html_(self) -> str:
-        """A picture; the text where matplotlib is not installed."""
+        """The chart as a picture, or as text if matplotlib is not installed."""
         if importlib.util.find_spec("matplotlib") is None:
             return preformatted(self.text())
         made = io.BytesIO()

@@ -9,21 +9,21 @@ from typing import Any, NamedTuple
 from puregraph.core.errors import DataError
 from puregraph.draw.charts.chart import Chart
 
-WIDTH, HEIGHT = 60, 12  # of the plane, in characters
-EDGE = 11  # columns of the scale on the left
+WIDTH, HEIGHT = 60, 12  # size of the plane in characters
+EDGE = 11  # width of the scale on the left, in characters
 MARKS = "*o+x#@"
 
 
 class Panel(NamedTuple):
-    """Curves that share their scales: a title, and by name the points of each, as two rows of numbers."""
+    """Curves that share their scales: a title, and the points of each curve by name, as x and y."""
 
     title: str
     curves: dict[str, tuple[Sequence[float], Sequence[float]]]
     across: str = ""
-    isLog: bool = False  # along the horizontal axis
+    isLog: bool = False  # whether the horizontal axis is logarithmic
 
     def points(self) -> dict[str, list[tuple[float, float]]]:
-        """The points of each curve that are finite; on a logarithmic axis by their logarithm."""
+        """The finite points of each curve; on a logarithmic axis with log10 x."""
         return {
             name: [
                 (math.log10(x) if self.isLog else float(x), float(y))
@@ -60,13 +60,13 @@ class CurveChart(Chart):
             if panel.isLog:
                 axes.set_xscale("log")
             else:
-                axes.xaxis.get_major_locator().set_params(integer=True)  # epochs and updates
+                axes.xaxis.get_major_locator().set_params(integer=True)  # for epochs and updates
             if len(panel.curves) > 1:
                 axes.legend()
 
 
 def panelText(panel: Panel) -> str:
-    """The curves of a panel in characters, each with a mark of its own; of two in one position the first is seen."""
+    """The curves of a panel in characters, each with its own mark; the first curve covers the others."""
     points = panel.points()
     every = [point for curve in points.values() for point in curve]
     (left, right), (low, high) = (rangeOf([point[i] for point in every]) for i in (0, 1))
@@ -91,7 +91,7 @@ def panelText(panel: Panel) -> str:
 
 
 def digitsFor(low: float, high: float) -> int:
-    """Return the number of digits that distinguish the ends of a scale from its middle, up to the space there is."""
+    """Return the number of digits that distinguish the ends of a scale from its middle, limited by the space."""
     middle = (low + high) / 2
     return next((n for n in range(4, 8) if len({f"{value:.{n}g}" for value in (low, middle, high)}) == 3), 4)
 

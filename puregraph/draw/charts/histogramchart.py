@@ -1,4 +1,4 @@
-"""HistogramChart: how the values of several arrays are distributed, a line and a histogram for each."""
+"""HistogramChart: the distributions of the values of several arrays, with a line and a histogram for each."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from puregraph.draw.charts.chart import Chart
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-BARS = " ▁▂▃▄▅▆▇█"  # nothing at all is nothing to see
-BINS = 40  # of a picture
+BARS = " ▁▂▃▄▅▆▇█"  # by height; an empty bin is blank
+BINS = 40  # bins of a picture
 HEAD = ("", "mean", "deviation", "least", "greatest", "histogram")
 
 
 class HistogramChart(Chart):
-    """By name, arrays of any shape: their mean, standard deviation, least and greatest, and a histogram between these.
+    """Mean, standard deviation, minimum, maximum and histogram of arrays of any shape, by name.
 
-    What is not finite is counted, and left out of the rest.
+    Values that are not finite are counted, and otherwise ignored.
 
     Raises    DataError if there is no value at all
     """
@@ -54,7 +54,7 @@ class HistogramChart(Chart):
 
 
 def line(values: np.ndarray) -> tuple[str, ...]:
-    """Mean, deviation, least, greatest and histogram of an array, in characters."""
+    """Mean, deviation, minimum, maximum and histogram of an array, as text."""
     finite = values[np.isfinite(values)]
     if not finite.size:
         return "", "", "", "", notFinite(values).strip()

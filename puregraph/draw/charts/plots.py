@@ -1,4 +1,4 @@
-"""Plots: the charts of what has a method `plot`, of images, and of the parameters of a network."""
+"""Plots: the charts of objects with a method `plot`, of images, and of the parameters of a network."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ if TYPE_CHECKING:
     from puregraph.train.ratefinder import RateCurve
 
 C = TypeVar("C", bound=Chart)
-APART = ("epoch", "step", "seconds")  # figures of a history that are no curves
-POINTS = 400  # of a schedule
+APART = ("epoch", "step", "seconds")  # figures of a history that are not curves
+POINTS = 400  # points of the curve of a schedule
 
 
 @takes(path=optional(FilePath))
 def plotHistory(history: History, path: StrPath | None = None) -> Chart:
-    """The curves of a history over its epochs: each figure with that of the validation, the learning rate last.
+    """Plot the curves of a history over its epochs: each figure with its validation figure, the learning rate last.
 
         print(history.plot())           # text, in a terminal
         history.plot("curves.png")      # a picture
 
-    In a notebook the chart is a picture. `path`: write it to that file too, of the kind that its ending says.
+    In a notebook the chart is a picture. With a `path` it is also written to that file, in the format of its ending.
 
-    Raises    DataError for a history without a row, or the name of a figure in place of a file; ArgumentError for a
-              file, where matplotlib is not installed
+    Raises    DataError for a history without epochs, or the name of a figure in place of a file; ArgumentError for a
+              file if matplotlib is not installed
     """
     if not history:
         raise DataError("History: nothing to plot, no epoch has ended")
@@ -77,9 +77,9 @@ def plotConfusion(confusion: Confusion, path: StrPath | None = None, names: Sequ
 
 @takes(total=optional(Positive), path=optional(FilePath))
 def plotSchedule(schedule: Any, total: int | None = None, path: StrPath | None = None) -> Chart:
-    """The factor of a schedule over `total` updates, or until its end; `path` is a file for the picture.
+    """Plot the factor of a schedule over `total` updates, or until its end; `path` is a file for the picture.
 
-    Raises    ArgumentError for a schedule without a length, or for a file, where matplotlib is not installed
+    Raises    ArgumentError for a schedule without a length, or for a file if matplotlib is not installed
     """
     schedule = copy.copy(schedule)
     if total is not None:
@@ -92,9 +92,9 @@ def plotSchedule(schedule: Any, total: int | None = None, path: StrPath | None =
 
 @takes(path=optional(FilePath))
 def plotRates(curve: RateCurve, path: StrPath | None = None) -> Chart:
-    """The smoothed cost over the learning rate, on a logarithmic axis; `path` is a file for the picture.
+    """Plot the smoothed cost over the learning rate, on a logarithmic axis; `path` is a file for the picture.
 
-    Raises    ArgumentError for a file, where matplotlib is not installed
+    Raises    ArgumentError for a file if matplotlib is not installed
     """
     title = f"cost, falling fastest at {curve.best:.3g}"
     points = curve.rates.tolist(), curve.costs.tolist()
@@ -109,18 +109,18 @@ def plotImages(
     span: Any = None,
     path: StrPath | None = None,
 ) -> ImageChart:
-    """Images in a grid: a picture in a notebook or a file, shades of characters in a terminal.
+    """Plot images in a grid: as a picture in a notebook or a file, as characters in a terminal.
 
         plotImages(decoder(noise), path="samples.png")
 
     `titles`   a text or a number above each image, such as its class
-    `columns`  images in a row; as many as there are rows, if left out
-    `span`     the values of black and white: (0, 255) for images of uint8, otherwise (0, 1), if left out
-    `path`     a file for the picture, of the kind that its ending says
+    `columns`  images in a row; by default as many as there are rows
+    `span`     the values of black and white; by default (0, 255) for uint8, otherwise (0, 1)
+    `path`     a file for the picture, in the format of its ending
 
     Shapes    images (n, h, w), (n, 1, h, w) or (n, 3, h, w)
     Raises    DataError for arrays of other shapes or values that are not finite; ArgumentError for another number of
-              titles, an empty span, or a file, where matplotlib is not installed
+              titles, an empty span, or a file if matplotlib is not installed
     """
     return saved(ImageChart(images, titles, columns, span), path)
 
@@ -130,9 +130,9 @@ def plotParams(net: Graph, pattern: str = "*", path: StrPath | None = None) -> H
     """Plot histograms of the parameters of a network, and of their gradients if there are any.
 
         print(plotParams(net))                        # a line for each, in a terminal
-        plotParams(net, "encoder.*", "encoder.png")   # those whose path fits a pattern, in a file
+        plotParams(net, "encoder.*", "encoder.png")   # those whose path matches a pattern, in a file
 
-    Raises    DataError if no parameter fits; ArgumentError for a file, where matplotlib is not installed
+    Raises    DataError if no parameter matches; ArgumentError for a file if matplotlib is not installed
     """
     arrays = {}
     for name, param in net.params.items():
@@ -147,5 +147,5 @@ def plotParams(net: Graph, pattern: str = "*", path: StrPath | None = None) -> H
 
 
 def saved(chart: C, path: StrPath | None) -> C:
-    """The chart, written to a file if there is to be one."""
+    """The chart, saved if there is a path."""
     return chart if path is None else chart.save(path)

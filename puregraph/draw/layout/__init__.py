@@ -1,1 +1,1 @@
-"""Layout: where the boxes, lines and texts of a picture stand."""
+"""Layout: the coordinates of the boxes, lines and texts of a picture."""

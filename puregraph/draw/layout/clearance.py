@@ -1,4 +1,4 @@
-"""Clearance: lines that run through a box, and how they are moved beside it."""
+"""Clearance: find lines that run through a box, and move them beside it."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-CHUNK = 1000  # parts of lines that are compared together with the boxes at their height
-BORDER = 0.4  # of a box, which a line may touch
-CLEAR = 2.5  # between a box and a line that was moved beside it
-ROUNDS = 4  # of moving, as what is moved may meet another box
+CHUNK = 1000  # parts of lines that are compared with the boxes at their height at a time
+BORDER = 0.4  # width of a box's border, which a line may touch
+CLEAR = 2.5  # distance between a box and a line that was moved beside it
+ROUNDS = 4  # rounds of moving, because a moved line may meet another box
 
 
 class Hit(NamedTuple):
-    """A part of a line inside of a box that is at neither end of the line, by their numbers."""
+    """A part of a line that runs through a box, other than the line's two ends; all by number."""
 
     edge: int
     part: int
@@ -24,7 +24,7 @@ class Hit(NamedTuple):
 
 
 def cleared(request: dict[str, Any], layout: Any) -> int:
-    """Move line parts that run through boxes beside them. Returns the number that remains for lack of room."""
+    """Move line parts that run through boxes beside them; returns the number of parts that could not be moved."""
     hits = linesThrough(request, layout)
     for _ in range(ROUNDS):
         if not hits:
@@ -42,7 +42,7 @@ def cleared(request: dict[str, Any], layout: Any) -> int:
 
 
 def moveBeside(layout: Any, edge: Mapping[str, object], hit: Hit) -> None:
-    """Move one part of a line to the nearer side of a box; what leaves or enters a box stays at that box."""
+    """Move one part of a line to the nearer side of a box, unless its end would leave the box that it belongs to."""
     points, box = layout.edges[hit.edge]["points"], layout.nodes[hit.box]
     a, b = points[hit.part], points[hit.part + 1]
     axis, side = ("x", "width") if a["x"] == b["x"] else ("y", "height")
@@ -70,7 +70,7 @@ def linesThrough(request: dict[str, Any], layout: Any) -> list[Hit]:
             parts.append((a["x"], a["y"], b["x"], b["y"]))
     numbers, corners = np.array(ends, dtype=int).reshape(-1, 4), np.array(parts, dtype=float).reshape(-1, 4)
     first, last = np.minimum(corners[:, :2], corners[:, 2:]), np.maximum(corners[:, :2], corners[:, 2:])
-    order = np.argsort(first[:, 1], kind="stable")  # so that the parts of a chunk are at similar heights
+    order = np.argsort(first[:, 1], kind="stable")  # parts of a chunk are then at similar heights
     hits = []
     for start in range(0, len(order), CHUNK):
         chunk = order[start : start + CHUNK]

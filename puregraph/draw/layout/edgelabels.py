@@ -1,4 +1,4 @@
-"""Labels: a free area beside an edge for its text, on no box, no line and no other text."""
+"""Labels: find a free area beside an edge for its text, clear of boxes, lines and other texts."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
 CELL = 96.0
-LONG = 6  # cells
+LONG = 6  # a longer line, in cells, is stored by row or column
 STEP = 13.0
 GAP = 4.0
 Corners = tuple[float, float, float, float]  # left, top, right, bottom
@@ -14,9 +14,9 @@ Points = list[tuple[float, float]]
 
 
 class LabelFinder:
-    """The areas that labels must not cover, by the cells of a grid; every new label is added.
+    """The areas that labels must not cover, by cells of a grid; each new label is added.
 
-    A long line is stored once per row or column instead of once per cell, of which there may be thousands.
+    A long line is stored once per row or column, because it may cross thousands of cells.
     """
 
     def __init__(
@@ -34,12 +34,12 @@ class LabelFinder:
             self.addLine(line)
 
     def addLine(self, line: Points) -> None:
-        """Keep labels off a line."""
+        """Add a line that labels must not cover."""
         for (x1, y1), (x2, y2) in zip(line, line[1:]):
             self.add((min(x1, x2) - 1, min(y1, y2) - 1, max(x1, x2) + 1, max(y1, y2) + 1))
 
     def add(self, area: Corners) -> None:
-        """Keep labels off an area."""
+        """Add an area that labels must not cover."""
         columns, rows = cellsOf(area)
         if len(columns) > LONG:
             for row in rows:
@@ -66,7 +66,7 @@ class LabelFinder:
         return True
 
     def find(self, width: float, height: float, lines: list[tuple[int, Points]]) -> tuple[int, Corners] | None:
-        """A free area beside one of some lines, near where the first one begins; and the number of that line."""
+        """Find a free area beside the first possible line, close to its start; returns (number of the line, area)."""
         for number, line in lines:
             for left, top in candidates(line, width, height):
                 if left >= 0 and self.isFree((left, top, left + width, top + height)):
@@ -77,7 +77,7 @@ class LabelFinder:
 
 
 def candidates(line: Points, width: float, height: float) -> Iterator[tuple[float, float]]:
-    """Corners of areas beside a line from its start: right and left of upright parts, above and below of others."""
+    """Corners of areas beside a line, from its start on: right and left of vertical parts, above and below others."""
     for (x1, y1), (x2, y2) in zip(line, line[1:]):
         if abs(x1 - x2) < abs(y1 - y2):
             low, high = min(y1, y2), max(y1, y2)
@@ -101,7 +101,7 @@ def steps(low: float, high: float) -> list[float]:
 
 
 def cellsOf(area: Corners) -> tuple[range, range]:
-    """The columns and rows of the grid that an area touches."""
+    """The columns and rows of grid cells that an area covers."""
     left, top, right, bottom = area
     columns = range(int(left // CELL), int(right // CELL) + 1)
     return columns, range(int(top // CELL), int(bottom // CELL) + 1)

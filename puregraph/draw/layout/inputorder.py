@@ -1,4 +1,4 @@
-"""Input order: of several inputs the first stands on the left, and the last on the right, where no more lines cross."""
+"""Input order: draw several inputs in order from left to right, if no more lines cross then."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 from puregraph.draw.layout.ordering import USUAL, crossings, engine
 from puregraph.draw.picture import Picture
 
-SEVERAL = range(3, 33)  # inputs of which the order is looked at
-HEAVY = 2.0  # of an edge of the main path
+SEVERAL = range(3, 33)  # numbers of inputs that are ordered
+HEAVY = 2.0  # weight of an edge of the main path
 
 
 def inOrder(request: dict[str, Any], picture: Picture, frames: int, orders: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -29,7 +29,7 @@ def inOrder(request: dict[str, Any], picture: Picture, frames: int, orders: Sequ
 
 
 def withMainPath(request: dict[str, Any], start: int) -> dict[str, Any]:
-    """A request in which the edges from one node on are heavy, up to where other edges join them."""
+    """The request with heavy edges on the path from a node on, up to the first node that other edges enter."""
     arriving = Counter(edge["target"] for edge in request["edges"])
     path, edges = {start}, []
     for edge in request["edges"]:
@@ -41,7 +41,7 @@ def withMainPath(request: dict[str, Any], start: int) -> dict[str, Any]:
 
 
 def disorder(request: dict[str, Any], inputs: list[int]) -> tuple[int, int]:
-    """Count the crossings of lines, then the pairs of inputs that are drawn out of order."""
+    """(crossings of lines, pairs of inputs that are drawn out of order), of a quick layout."""
     layout = engine().layout(request, options={"direction": "topbottom", "effort": "balanced"})
     x = [layout.nodes[i]["center"]["x"] for i in inputs]
     return crossings(request["edges"], layout.edges), sum(a > b for a, b in combinations(x, 2))

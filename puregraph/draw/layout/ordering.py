@@ -1,4 +1,4 @@
-"""Ordering: of several orders of the boxes in their layers, the one in which the fewest lines cross."""
+"""Ordering: choose the order of boxes in their layers in which the fewest lines cross."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ CAREFUL: tuple[dict[str, Any], ...] = tuple(
     {"order": {"heuristic": name}, "tuning": {"order": {"seeds": 24}}} for name in ("alternate", "median", "barycenter")
 )
 FEW = 200  # boxes up to which several orders are tried
-TANGLED, HOPELESS = 150, 1000  # crossings of a quick layout, from which on a better one takes longer than it is worth
+TANGLED, HOPELESS = 150, 1000  # crossings of a quick layout above which less effort, or none, pays off
 QUICK = {"effort": "fast", "tuning": {"order": {"kick_rounds": 200}}}
 BOUNDED = {"effort": "balanced", "tuning": {"order": {"kick_rounds": 2000}}}
-STARTS = 5  # of a layout, until no line runs through a box; fewer where there are hundreds of boxes
-HUGE = 3000  # boxes, and layers that edges cross, from which on coordinates by network simplex take seconds
-MANY, VAST = 1100, 1700  # likewise where there are many boxes: from where on one layout is enough, then a rough one
-BROAD = 400_000  # pairs of lines side by side, from which on it takes seconds to part those that share a position
+STARTS = 5  # random starts until no line runs through a box; fewer for hundreds of boxes
+HUGE = 3000  # boxes plus crossed layers above which coordinates by network simplex take seconds
+MANY, VAST = 1100, 1700  # the same for many boxes: above MANY one layout is enough, above VAST a rough one
+BROAD = 400_000  # pairs of parallel lines above which separating overlapping ones takes seconds
 ROUGH = {
     "effort": "fast",
     "tuning": {"order": {"kick_rounds": 0, "balance_rounds": 0}},
@@ -45,7 +45,7 @@ UNPARTED = {
 def engine() -> ModuleType:
     """The layout library.
 
-    Raises    PuregraphError with what to install, where it is not
+    Raises    PuregraphError saying what to install if it is missing
     """
     try:
         import graphlay  # only pictures need it

@@ -1,4 +1,4 @@
-"""Placement: where the boxes, frames, edges and labels of a picture stand; graphlay positions boxes, routes edges."""
+"""Placement: the coordinates of boxes, frames, edges and labels; graphlay positions boxes, routes edges."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from puregraph.draw.layout.ordering import effortFor, fewestCrossings
 from puregraph.draw.layout.textwidth import shortened, textWidth
 from puregraph.draw.picture import Picture, PictureBox, PictureEdge, PictureGroup
 
-NAME, LINE, PORT, LABEL, TITLE = 12.0, 10.0, 8.5, 9.5, 15.0  # sizes of letters
-HEIGHT = {NAME: 15.0, LINE: 13.0}  # of a line
+NAME, LINE, PORT, LABEL, TITLE = 12.0, 10.0, 8.5, 9.5, 15.0  # font sizes
+HEIGHT = {NAME: 15.0, LINE: 13.0}  # height of a line of text
 MARGIN, HEADER, PORTS = 9.0, 16.0, 11.0
-GAPS = ((34.0, 8.0), (46.0, 8.0), (66.0, 18.0), (100.0, 18.0))  # between layers, between edges beside each other
-PATIENCE = 600  # boxes up to which a picture is placed again until each label has its area
+GAPS = ((34.0, 8.0), (46.0, 8.0), (66.0, 18.0), (100.0, 18.0))  # (between layers, between parallel edges)
+PATIENCE = 600  # boxes up to which a picture is placed again with larger gaps until all labels fit
 SPACING = {"node_gap": 30.0, "compound_padding": 14.0, "compound_header": HEADER, "dummy_gap": 22.0, "stub": 16.0}
 
 
@@ -41,9 +41,9 @@ class PlacedLabel(NamedTuple):
 
 
 class PlacedPicture(NamedTuple):
-    """A picture with its coordinates: everything is at `(0, 0)` or right and below of it.
+    """A picture with its coordinates, all of which are at least 0.
 
-    `edges` are lines of points in the order of the picture's edges, `labels` one for each edge that has one of its own.
+    `edges` are in the picture's order, each with the points of its line, and its label if it has one.
     """
 
     picture: Picture
@@ -56,7 +56,7 @@ class PlacedPicture(NamedTuple):
 
 
 def placed(picture: Picture) -> PlacedPicture:
-    """Lay out a picture, the same each time for the same picture, with more room if labels do not fit."""
+    """Lay out a picture, deterministically, with larger gaps if labels do not fit."""
     if not picture.boxes:
         return PlacedPicture(picture, 40.0, 40.0, [], [], [], [])
     values = len({(edge.source, edge.value) for edge in picture.edges if edge.label})
@@ -82,14 +82,14 @@ def placed(picture: Picture) -> PlacedPicture:
 
 
 def optionsOf(picture: Picture, gap: float, lane: float) -> dict[str, Any]:
-    """The options of graphlay, for so much room between layers and between edges beside each other."""
+    """The options of graphlay, for gaps between layers (`gap`) and between parallel edges (`lane`)."""
     merging = "none" if any(box.slots for box in picture.boxes) else "forks"  # a fork would join different outputs
     spacing, routing = {**SPACING, "layer_gap": gap}, {"merge_edges": merging, "lane_gap": lane}
     return {"direction": "topbottom", "spacing": spacing, "routing": routing}
 
 
 def measured(picture: Picture, groups: list[str], layout: Any) -> PlacedPicture:
-    """A picture with the coordinates of a layout, its title above it, and its labels beside their edges."""
+    """The picture with the coordinates of a layout, a title above it, and labels beside their edges."""
     areas = [areaOf(node) for node in layout.nodes]
     lines = [[(p["x"], p["y"]) for p in edge["points"]] for edge in layout.edges]
     head = 2 * MARGIN + 20.0 + 14.0 * len(picture.notes)
@@ -116,7 +116,7 @@ def measured(picture: Picture, groups: list[str], layout: Any) -> PlacedPicture:
 
 
 def framesOf(picture: Picture) -> list[str]:
-    """The groups that have something inside, the outer ones first."""
+    """The groups that contain boxes, outer groups first."""
     shown: dict[str, None] = {}
     for box in picture.boxes:
         name = box.group
@@ -132,7 +132,7 @@ def requestOf(picture: Picture, groups: list[str]) -> dict[str, Any]:
     parents = [picture.groups[name].parent for name in groups]
     nodes = [nodeOf(10.0, 10.0, number[f"frame {parent}"] if parent else None) for parent in parents]
     sizes = {box.name: boxSize(box) for box in picture.boxes}
-    for group in groups:  # an edge enters in the middle of a chain: half a frame has the name of its group
+    for group in groups:  # edges enter in the middle, so half of a frame's width must hold its name
         inside = [box.name for box in picture.boxes if box.group == group]
         if inside:
             widest = max(inside, key=lambda name: sizes[name])
@@ -151,7 +151,7 @@ def requestOf(picture: Picture, groups: list[str]) -> dict[str, Any]:
         if start is not None:
             ends["source_port"] = {"offset": {"side": "bottom", "t": start}}
         if edge.argument.isdecimal():
-            ends["target_port"] = {"side": "top"}  # numbers take little room: they are drawn where their edges arrive
+            ends["target_port"] = {"side": "top"}  # numbers are short, and are drawn where their edges arrive
         elif edge.argument:
             stop = portOf(boxes[edge.target].arguments, edge.argument)
             ends["target_port"] = {"offset": {"side": "top", "t": stop}}
@@ -160,7 +160,7 @@ def requestOf(picture: Picture, groups: list[str]) -> dict[str, Any]:
 
 
 def nodeOf(width: float, height: float, parent: int | None) -> dict[str, Any]:
-    """A node as graphlay takes it."""
+    """A node of the request to graphlay."""
     node: dict[str, Any] = {"size": {"width": width, "height": height}, "shape": "box"}
     return node if parent is None else {**node, "parent": parent}
 
@@ -175,7 +175,7 @@ def areaOf(node: dict[str, Any]) -> Rectangle:
 
 
 def boxSize(box: PictureBox) -> tuple[float, float]:
-    """Width and height that the texts of a box take."""
+    """The width and height of a box, from its texts."""
     wide = max([textWidth(countedTitle(box), NAME, True), *(textWidth(line, LINE) for line in box.lines)])
     ends = [sum(textWidth(name, PORT) + 8 for name in names) for names in (box.slots, box.arguments)]
     widest = [
@@ -189,7 +189,7 @@ def boxSize(box: PictureBox) -> tuple[float, float]:
 
 
 def countedTitle(drawn: PictureBox | PictureGroup) -> str:
-    """The name of a box or group, with how many equal ones it stands for."""
+    """The title of a box or group, with the number of equal ones that it stands for."""
     return f"{drawn.title}  \N{MULTIPLICATION SIGN} {drawn.repeats}" if drawn.repeats > 1 else drawn.title
 
 
@@ -199,7 +199,7 @@ def frameText(group: PictureGroup) -> str:
 
 
 def frameTitle(group: PictureGroup, area: Rectangle, lines: list[list[tuple[float, float]]]) -> str:
-    """The title of a frame, the name alone where an edge that enters from above leaves no more room."""
+    """The title of a frame; only the group's name, shortened, if an entering edge leaves too little room."""
     left, band = area.left + 6, area.top + HEADER
     entering = [
         x

@@ -1,10 +1,10 @@
-"""The width of a text without a font: Helvetica's widths, with room for the wider fonts that may replace it."""
+"""Text width, without a font: Helvetica's widths, enlarged for wider fonts that may replace it."""
 
 from __future__ import annotations
 
 import unicodedata
 
-ROOM = 1.13  # DejaVu Sans is that much wider
+ROOM = 1.13  # DejaVu Sans is wider by this factor
 ELLIPSIS = "\N{HORIZONTAL ELLIPSIS}"
 WIDTHS = {  # thousandths of the size
     191: "'", 222: "ijl", 260: "|", 278: " !,./:;I[\\]ft", 333: "()-r`", 334: "{}", 355: '"', 389: "*", 469: "^",
@@ -15,7 +15,7 @@ WIDTH = {letter: width / 1000 for width, letters in WIDTHS.items() for letter in
 
 
 def textWidth(text: str, size: float, isBold: bool = False) -> float:
-    """The width of a text at a size, as most fonts would have it at most."""
+    """An upper bound of the width of a text in most fonts."""
     return sum(map(letterWidth, text)) * size * ROOM * (1.07 if isBold else 1)
 
 
@@ -30,7 +30,7 @@ def letterWidth(letter: str) -> float:
 
 
 def shortened(text: str, size: float, width: float, isBold: bool = False) -> str:
-    """The text, with its end left out where it is wider than allowed."""
+    """The text, cut at the end if it is wider than allowed."""
     if textWidth(text, size, isBold) <= width:
         return text
     low, high = 0, len(text)

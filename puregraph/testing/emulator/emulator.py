@@ -4,11 +4,11 @@ g++ compiles the same text as NVRTC. The threads of a block run one after the ot
 shuffle. Faults that a GPU would not report are reported: an access outside an array, or between the elements of a
 strided one; a misaligned access; a data race: two threads at the same bytes, one of them writing, with no
 barrier between them; a barrier or shuffle that not all threads reach; a copy that is not awaited; an access by a
-kernel that waits for the launch before it, but not yet has; memory that is `__restrict__` and written through another
+kernel that waits for the previous launch, before that wait; memory that is `__restrict__` and written through another
 pointer. Uninitialized memory is nan.
 
-Results are a GPU's, but for the last bits of functions such as exp, and for products and sums, which a GPU
-rounds together.
+Results are equal to a GPU's, except for the last bits of functions such as exp, and for products that are added: a GPU
+rounds both operations together.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ FLAGS = """-std=gnu++17 -O1 -w -fPIC -shared -fno-strict-aliasing -ffp-contract=
 WATCHED = """-fsanitize=kernel-address,bounds,integer-divide-by-zero --param asan-globals=0 --param asan-stack=0
 --param asan-instrumentation-with-call-threshold=0""".split()
 LETTERS = {"bool": "b1", "float16": "h2", "bfloat16": "e2"}
-FIRST = "extern int emulator_first;"  # stands before each text
+FIRST = "extern int emulator_first;"  # precedes each text
 MACRO = re.compile(r"^\s*#\s*define\s+(\w+)", re.MULTILINE)
 PROGRAMS: dict[str, EmulatedText] = {}
 LIBRARIES: dict[str, ctypes.CDLL] = {}
@@ -90,7 +90,7 @@ def available() -> bool:
 
 @cache
 def missing() -> str | None:
-    """Why kernels cannot be emulated here; None where they can."""
+    """The reason why kernels cannot be emulated here; None if they can."""
     if platform.system() != "Linux" or platform.machine() not in ("x86_64", "aarch64"):
         return "kernels are emulated on Linux only, on x86-64 and aarch64"
     try:
@@ -224,7 +224,7 @@ def library(name: str) -> ctypes.CDLL | None:
 
 @cache
 def beginning() -> str:
-    """The text before all others."""
+    """The text that precedes all kernels."""
     return f'{ownText("emulator.h")}{ownText("ptx.h")}\n#line 1 "common.h"\n{translated(read("common.h"))}\n'
 
 
@@ -235,7 +235,7 @@ def common() -> frozenset[str]:
 
 
 def textOf(number: int, source: str) -> str:
-    """A text among others: in a namespace and with a section of its own; its macros end with it."""
+    """One of several texts in a library: in its own namespace and section; its macros are undefined at the end."""
     names = ENTRY.findall(source)
     body = translated(source.replace('extern "C"', ""))
     ends = "".join(f"KERNEL({number}, {name})\n" for name in names)
@@ -384,7 +384,7 @@ class GuardedMemory:
             key: begun(what) if isinstance(what, (Scratch, PointerTable, Tickets)) else arrayOf(what)
             for key, what in whats.items()
         }
-        self.whats = whats  # so that no id is given again
+        self.whats = whats  # keeps ids unique
         self.copies: dict[int, np.ndarray] = {}
         self.regions: dict[int, Region] = {}
         self.written: set[int] = set()
@@ -437,7 +437,7 @@ class GuardedMemory:
 
 
 class Region(NamedTuple):
-    """Memory of some arrays: its bytes, how many of them an element has, and which are an array's; None: all."""
+    """Memory of some arrays: its bytes, the bytes of a unit, and the units that belong to an array (None: all)."""
 
     memory: np.ndarray
     unit: int = 1
@@ -446,7 +446,7 @@ class Region(NamedTuple):
 
 
 def numberedMemory(launch: Launch) -> Iterable[tuple[int, Any]]:
-    """The memory of a launch, each with the index of its argument."""
+    """(index of the argument, array) for all memory of a launch."""
     for number, (kind, what) in enumerate(launch.slots):
         if kind == "pointer":
             yield number, what
@@ -455,7 +455,7 @@ def numberedMemory(launch: Launch) -> Iterable[tuple[int, Any]]:
 
 
 def begun(memory: Scratch | PointerTable | Tickets) -> np.ndarray:
-    """Memory filled with nan, or -1; tickets are 0."""
+    """The initial content of memory: nan, or -1; 0 for tickets."""
     if isinstance(memory, Tickets):
         return np.zeros(memory.shape, memory.dtype)
     return np.full(memory.size * memory.dtype.itemsize, 0xFF, np.uint8).view(memory.dtype).reshape(memory.shape)

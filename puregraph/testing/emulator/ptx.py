@@ -2,8 +2,8 @@
 
     asm volatile("cp.async.wait_group %0;" ::"n"(later) : "memory");    ->    ptx::cp_async_wait_group(HERE, later);
 
-A function has the name of the instruction, and its operands in the order of the text: so an operand at the wrong
-position is wrong here too. The functions are in `ptx.h`.
+A function has the name of the instruction, and its operands in the order of the text, so an operand at the wrong
+position is detected here, too. The functions are in `ptx.h`.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ MOVES = ("cp.", "ldmatrix.", "griddepcontrol.wait")  # instructions that move me
 
 @cache
 def ownText(name: str) -> str:
-    """A file of C beside this one."""
+    """The text of a C file in this folder."""
     return (Path(__file__).parent / name).read_text(encoding="utf-8")
 
 
 def translated(text: str) -> str:
-    """A text with its `asm` statements as calls, its lines where they were.
+    """A text with its `asm` statements replaced by calls; line numbers stay the same.
 
-    Raises    DeviceError for a statement that the emulator has no meaning for
+    Raises    DeviceError for an instruction that the emulator does not support
     """
     parts, done = [], 0
     for match in STATEMENT.finditer(text):

@@ -1,7 +1,7 @@
 """Restrict: checks a kernel's `__restrict__` parameters against the memory that it gets.
 
-Through such a pointer alone a kernel may access what it writes meanwhile; the compiler may read it early, by loads that
-see no writes. So an operand that is written over must not be one.
+A kernel may access memory that it writes only through such a pointer: the compiler may read it early, by loads that do
+not see writes through others. So an operand that is overwritten by a result must not be `__restrict__`.
 """
 
 from __future__ import annotations
