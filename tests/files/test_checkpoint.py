@@ -858,9 +858,9 @@ def test_paths_that_are_no_files_are_refused(tmp_path):
     with pytest.raises(CheckpointError, match="cannot load"):
         load(tmp_path)
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(CheckpointError, match="no regular file"):
+    with pytest.raises(CheckpointError, match="not a regular file"):
         load(tmp_path / "pipe")
-    with pytest.raises(CheckpointError, match="no regular file"):
+    with pytest.raises(CheckpointError, match="not a regular file"):
         load("/dev/zero")
 
 
