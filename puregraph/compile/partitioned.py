@@ -56,7 +56,7 @@ class PartitionedGraph:
         if isAlone is not None:
             self.isOpen.update(filter(isAlone, self.steps.items))
         self.shapes = dict(zip(self.steps.inputs, shapes))
-        stored(self.steps, self.weights)  # make arrays now, so that they are no change after the first run
+        stored(self.steps, self.weights)  # make arrays now: later they would count as a change
         self.workspace = Workspace()
         self.back: Any = None
         self.grad: Any = None
@@ -155,7 +155,7 @@ class PartitionedGraph:
         self.values = []
 
     def withOutlines(self, values: list[Any]) -> list[Any]:
-        """The values of a forward pass, with zeros for values of which only the shape is needed."""
+        """The values of a forward pass, with zeros for values needed only for their shape."""
         filled, like = list(values), values[self.steps.inputs[0]]
         for n, (shape, dtype) in self.outlined.items():
             filled[n] = spread(like, bind(shape, self.sizes), dtype)

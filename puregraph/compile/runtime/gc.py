@@ -34,7 +34,7 @@ def tidied() -> Iterator[None]:
 
 
 def giveBack() -> None:
-    """Have the C allocator return free memory to the system; only glibc can."""
+    """Make the C allocator return free memory to the system; only glibc can."""
     trim = trimmer()
     if trim is not None:
         trim(0)

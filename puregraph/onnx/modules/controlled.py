@@ -186,7 +186,7 @@ class TriluFrom(_Controlled):
 
     Shapes    x (..., n, m), options () -> y as x
     Source    ONNX operator Trilu
-    Raises    ShapeError if x is no matrix
+    Raises    ShapeError if x has fewer than two axes
     """
 
     def __init__(self, upper: Flag = True, name=None):

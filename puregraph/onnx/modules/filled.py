@@ -15,7 +15,7 @@ class Identical(Module):
 
     Shapes    x (n, m) -> y (n, m)
     Source    ONNX operator EyeLike
-    Raises    ShapeError if x is no matrix
+    Raises    ShapeError if x is not a matrix
     """
 
     namesFloats = True

@@ -25,10 +25,10 @@ def quantize(op: OnnxNode, x: OnnxValue, scale: OnnxValue, zero: OnnxValue | Non
     """The dtype is the zero point's, or an attribute's, or uint8."""
     kind = op.get("output_dtype", 0)
     if kind and kind not in NUMERIC:
-        op.refuse(f"elements of kind {kind} are no integers of 8 bits or more")
+        op.refuse(f"elements of kind {kind} are not integers of at least 8 bits")
     dtype = zero.dtype if zero is not None else dtypeOf(kind) if kind else np.dtype(np.uint8)
     if dtype.kind not in "iu":
-        op.refuse(f"elements of {dtype} are no integers of 8 bits or more")
+        op.refuse(f"elements of {dtype} are not integers of at least 8 bits")
     return op(Quantize(dtype, op.get("axis", 1), op.get("block_size", 0)), x, fixed(scale), zero)
 
 

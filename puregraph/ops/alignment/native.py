@@ -77,7 +77,7 @@ class AlignmentWriter:
         self.kinds = last.at(self.row * 4).cast("i64")
 
     def write(self) -> None:
-        """The whole kernel."""
+        """Write the kernel."""
         self.prepare()
         self.forward()
         self.backward()

@@ -21,7 +21,7 @@ def alignments(logs, index, lengths, counts, blank):
 
     The first is inf, and the second 0, where no alignment is possible. The gradient of the first is minus the second.
 
-    Shapes    logs (n, t, c), index (n, s) labels and -1 behind them, lengths (n,) and counts (n,) integers ->
+    Shapes    logs (n, t, c), index (n, s) labels, padded with -1, lengths (n,) and counts (n,) integers ->
               (n,) and (n, t, c)
     Raises    IndexError if a length is not from 0 to t, or a count not from 0 to s
     """

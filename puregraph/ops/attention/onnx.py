@@ -47,7 +47,7 @@ def gathered(weights: AnyArray, values: AnyArray) -> AnyArray:
 def attention(
     q: AnyArray, k: AnyArray, v: AnyArray, mask: AnyArray, causal: bool, scale: float
 ) -> tuple[AnyArray, ...]:
-    """All scores at once."""
+    """y and lse, from an array of all scores."""
     scores = scoresOf(q, k, mask, causal, scale)
     top = np.maximum(scores.max(axis=-1, keepdims=True), q.dtype.type(FLOOR))
     p = np.exp(scores - top)
@@ -69,7 +69,7 @@ def attentionBack(
     scale: float,
     ofMask: bool = False,
 ) -> tuple[AnyArray, ...]:
-    """All scores at once."""
+    """dq, dk, dv, and dmask if `ofMask`, from an array of all scores."""
     (n, h, t, d), (_, heads, s, _), e = q.shape, k.shape, v.shape[3]
     p = np.exp(scoresOf(q, k, mask, causal, scale) - lse)
     ds = p * (meet(grad, v) - rest)

@@ -159,7 +159,7 @@ def convolveData(dx, grad, W, shape, stride, pad, dilation, groups):
 
 @convolveData.flops
 def convolveData(dx, grad, W, *window):
-    """The same number as forward."""
+    """As many operations as the convolution."""
     return 2 * grad.size * prod(W.shape[1:])
 
 
@@ -211,7 +211,7 @@ def convolveWeight(dW, grad, x, size, stride, pad, dilation, groups):
 
 @convolveWeight.flops
 def convolveWeight(dW, grad, *window):
-    """The same number as forward."""
+    """As many operations as the convolution."""
     return 2 * grad.size * prod(dW.shape[1:])
 
 

@@ -116,7 +116,7 @@ class Interpreter:
     def newPlan(self, dtypes: tuple[Any, ...]) -> EvalPlan:
         """Make the plan for arguments of these dtypes; None stands for a number.
 
-        Raises    DtypeError for arguments that are no numbers
+        Raises    DtypeError for arguments that are not numbers
         """
         wrong = [f"{name} is {d}" for name, d in zip(self.names, dtypes) if d is not None and not isNumeric(d)]
         if wrong:

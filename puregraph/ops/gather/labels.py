@@ -15,7 +15,7 @@ def classIndex(labels, classes, ignored=None):
     """The labels as int64, with -1 for ignored ones.
 
     Shapes    labels (any) -> index of that shape
-    Raises    DataError for a label that is no class, or labels that are no integers
+    Raises    DataError for a label that is not a class, or labels that are not integers
     """
     if labels.dtype.kind not in "iub":
         raise DataError(f"wanted labels as whole numbers, got {labels.dtype}; convert them with .astype('int64')")

@@ -28,7 +28,7 @@ SLOPE = "({} - where(axis1 == k, weight, 0)) * scale"
 
 @compositeKernel
 def entropyGrad(p, weight, index, scale):
-    """dx = (p w - onehot(k) w) scale; index -1 is no class, and a position of weight 0 does not count.
+    """dx = (p w - onehot(k) w) scale; index -1 means no class, and a position of weight 0 does not count.
 
     Shapes    p (n, classes, *spatial), weight and index (n, *spatial), scale () -> dx as p
     """

@@ -140,7 +140,7 @@ class Autocast:
         return y
 
     def seen(self, v: Value, root: Value) -> Value:
-        """The same view of another Value that has the same elements."""
+        """The view v of its base, as a view of another Value that has the base's elements."""
         key = v.number, root.number
         if key not in self.views:
             made: Any = v.call

@@ -90,7 +90,7 @@ class LossScaling:
         return replacement
 
     def viewed(self, y: Value, of: Value) -> Value:
-        """The same view of another Value of the same layout."""
+        """The view y of its base, as a view of another Value with the base's layout."""
         new = self.instead[y.number] = self.new(y)
         new.base, new.offset = of.root, y.offset
         return new

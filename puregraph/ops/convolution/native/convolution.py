@@ -61,7 +61,7 @@ class Filters:
 
 
 class DirectFilters(Filters):
-    """Filters of direct convolutions: one for each phase of the strides of a data gradient, one behind the other."""
+    """Filters of direct convolutions: one for each phase of the strides of a data gradient, one after the other."""
 
     def __init__(self, g: Geometry, isData: bool):
         super().__init__(g, isData)
@@ -103,7 +103,7 @@ class WinogradFilters(Filters):
 
 
 class DepthwiseFilters(Filters):
-    """Filters of a depthwise convolution, the channels of a tap one behind the other."""
+    """Filters of a depthwise convolution, the channels of a tap one after the other."""
 
     def __init__(self, g: Geometry, isData: bool):
         super().__init__(g, isData)

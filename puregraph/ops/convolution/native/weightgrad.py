@@ -107,7 +107,7 @@ class WeightGradSpec(NamedTuple):
         return WeightGradSplit(vectors, rows, together, across, planes, tall, parts)
 
     def chunks(self, limit: int) -> list[int]:
-        """With few channels: how many elements of x each tile takes, for all rows of taps or for each."""
+        """For few channels: the number of elements of x in each tile, for all rows of taps at once or for each."""
         run = self.inChannels * len(self.lines[2].taps)
         most = len(self.lines[1].taps)
         if run * most <= limit:

@@ -236,7 +236,7 @@ def objectFrom(text: str, symbol: str = ENTRY) -> bytes:
 
 
 def expose(module: Any, symbol: str) -> None:
-    """Export the kernel under a symbol of its own, and nothing else: one engine loads all objects."""
+    """Export only the kernel, under a unique symbol, because one engine loads all objects."""
     try:
         kernel = module.get_function(ENTRY)
     except NameError as error:
@@ -271,7 +271,7 @@ def emit(L: Any, module: Any, machine: Any) -> bytes:
 
 
 def free(L: Any, name: str) -> Any:
-    """A function of LLVM without llvmlite's global lock: calls on one context of their own need none."""
+    """A function of LLVM without llvmlite's global lock, which calls on separate contexts do not need."""
     function = getattr(L.ffi.lib, name)
     return getattr(function, "_cfn", function)
 

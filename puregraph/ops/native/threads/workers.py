@@ -78,7 +78,7 @@ class Workers:
                 self.asleep.append(None)
 
     def reserve(self, size: int) -> None:
-        """Have at least `size` bytes of scratch memory for each thread."""
+        """Provide at least `size` bytes of scratch memory for each thread."""
         if size > self.size:
             with self.lock:
                 self.size = 1 << (size - 1).bit_length()

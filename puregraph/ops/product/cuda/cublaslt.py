@@ -155,7 +155,7 @@ def library() -> CublasLt:
 
 @cache
 def missing() -> str | None:
-    """Why there is no cuBLASLt here; None where there is."""
+    """The reason why cuBLASLt cannot be used; None if it can."""
     try:
         library()
     except DeviceError as error:

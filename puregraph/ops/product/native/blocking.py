@@ -92,7 +92,7 @@ def candidates(sizes: GemmSizes, tile: Microkernel, threads: int) -> Iterator[Bl
 
 
 def taskCounts(least: int, most: int) -> Iterator[int]:
-    """From the least up to the most: all small counts and some of the larger ones."""
+    """The task counts to try between two limits: all small ones and some larger ones."""
     yield least
     count = least + 1
     while count <= most:
