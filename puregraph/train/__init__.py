@@ -121,7 +121,7 @@ RENAMED = {"Call": FunctionCallback, "Tally": Meters, "Task": Objective}
 
 
 def __getattr__(name: str) -> Any:
-    """A class by its former name."""
+    """Return a class by its former name, with a DeprecationWarning."""
     if name not in RENAMED:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     warnings.warn(f"puregraph.train.{name} is now called {RENAMED[name].__name__}", DeprecationWarning, stacklevel=2)

@@ -1,4 +1,4 @@
-"""Announcing: what a trainer says in a terminal while it compiles for long, and once where there is no native code."""
+"""Announcing: messages of a trainer about long compilations, and about missing native code."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from puregraph.graph.graph import Graph
     from puregraph.graph.module import Module
 
-PATIENCE = 1.0  # seconds that compiling takes in silence
+PATIENCE = 1.0  # seconds of compilation before a message
 SLOWER = "5 to 9"  # times: steps of mlp(784, (256,), 10) and lenet(), batches of 128, on two cores
 
 
@@ -36,11 +36,11 @@ class Announcement:
 
     def __exit__(self, *error: object) -> None:
         self.timer.cancel()
-        self.timer.join()  # so that nothing is said behind its end
+        self.timer.join()  # so that nothing is printed after the block
 
 
 class NativeHint:
-    """Says once in a process that steps run without native code on this CPU, and what to install."""
+    """Prints once per process that steps run without native code on this CPU, and what to install."""
 
     def __init__(self) -> None:
         self.isSaid = False

@@ -20,8 +20,8 @@ from puregraph.graph.module import Module
 from puregraph.train.modes import inMode
 from puregraph.train.objective import Objective
 
-AHEAD = 4  # batches whose outputs are on their way from a GPU
-BYTES = 1 << 26  # of them
+AHEAD = 4  # most batches whose outputs are being copied from a GPU
+BYTES = 1 << 26  # most bytes of these outputs
 
 
 class Calculator(ChecksKeywords, Settable):

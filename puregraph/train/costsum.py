@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 
 
 class CostSum(Graph):
-    """cost = the sum over outputs of weight * cost(output, target): what networks of several tasks are trained with.
+    """cost = the sum over outputs of weight * cost(output, target), for networks with several tasks.
 
         Trainer(net, CostSum({"digit": CrossEntropy(), "area": MSE()}, weights={"area": 0.1}), Adam())
 
-    `costs`    by the name of an output its cost; an output without one is not trained
-    `weights`  by the same names numbers from 0 on; 1 for those that are left out
+    `costs`    the cost of each output, by name; an output without a cost is not trained
+    `weights`  factors of at least 0, by the same names; by default 1
 
-    A trainer takes the dict of costs itself where all weights are 1. Targets come in the order of the outputs, or as a
-    dict by their names; a `sampleWeight` multiplies what its sample adds to each of the costs. Trainer and Validator
+    A trainer also accepts the dict of costs, with all weights 1. Targets are in the order of the outputs, or a dict by
+    their names; a `sampleWeight` multiplies the contribution of its sample to each cost. Trainer and Validator
     report each cost as `"digit loss"`, without its weight in the sum, beside their `loss`.
 
     Shapes    the outputs, then the targets -> the sum, then each cost
-    Raises    ArgumentError for anything else than costs of an output and a target, and for weights of other names
+    Raises    ArgumentError for anything but costs of an output and a target, and for weights with unknown names
     """
 
     @takes(name=optional(Text))
@@ -44,7 +44,7 @@ class CostSum(Graph):
 
     @property
     def weighed(self) -> Graph:
-        """The same sum with one input more: the weight of each sample, which all costs take."""
+        """Return the sum as a graph with another input, the sample weights, which all costs take."""
         return Graph(*addedUp(self.costs, self.weights, [Input(name=WEIGHT).node()]), self.name)
 
     def inOrderOf(self, net: Graph) -> CostSum:
@@ -69,7 +69,7 @@ class CostSum(Graph):
         return [outputs.index(name) for name in self.parts]
 
     def meanOf(self, means: dict[str, float]) -> float:
-        """The cost over several batches, from the means of its parts by the names of their figures."""
+        """Return the cost over several batches, from the mean of each part by the name of its figure."""
         return sum(weight * means[f"{name} loss"] for name, weight in zip(self.parts, self.weights))
 
 
@@ -100,7 +100,7 @@ class PartLoss(Metric):
 
 
 def checkedCosts(costs: Any) -> tuple[str, ...]:
-    """The names of the costs."""
+    """Return the names of the costs, after checking these."""
     if not isinstance(costs, dict) or not costs or not all(isinstance(name, str) for name in costs):
         raise ArgumentError(f"costs: wanted a dict of a cost for each output by its name, got {costs!r:.80}")
     for name, cost in costs.items():
@@ -113,7 +113,7 @@ def checkedCosts(costs: Any) -> tuple[str, ...]:
 
 
 def checkedWeights(weights: Any, names: tuple[str, ...]) -> list[float]:
-    """The weight of each cost."""
+    """Return the weight of each cost, after checking these."""
     byName = {} if weights is None else weights
     if not isinstance(byName, dict) or not set(byName) <= set(names):
         raise ArgumentError(f"weights: wanted a dict by some of the names {', '.join(names)}, got {weights!r:.80}")
@@ -125,7 +125,7 @@ def checkedWeights(weights: Any, names: tuple[str, ...]) -> list[float]:
 
 
 def costFrom(cost: Module) -> Module:
-    """A dict of costs as their sum; anything else as it is.
+    """Convert a dict of costs to their CostSum; other costs are returned unchanged.
 
     Raises    DataError for None
     """

@@ -30,7 +30,7 @@ UNSAVED = "not saved: train(...) goes on from here; with a Checkpoint among the 
 
 
 class EpochLoop:
-    """Takes a trainer through its data: each step is whole or torn, and errors say in which batch they were raised."""
+    """Runs a trainer through its data; errors name the batch in which they were raised."""
 
     def __init__(self, trainer: Trainer, source: Arrays | Stream, checks: Arrays | Stream | None):
         self.trainer, self.run, self.source, self.checks = trainer, trainer.runState, source, checks
@@ -41,10 +41,10 @@ class EpochLoop:
                 f"{name}: it asks for more than one gradient of a step; train in one process, one grain"
             )
         self.shared = self.dividedStep() if count > 1 or trainer.stages or trainer.tensor else None
-        trainer.callbacks = callbacksFrom(trainer.callbacks)  # to which any may have been appended
+        trainer.callbacks = callbacksFrom(trainer.callbacks)  # the user may have appended callbacks
         self.isWatched = any(map(looksAtSteps, trainer.callbacks))
         self.isFirst = not trainer.world.rank
-        self.asks = not isPlain(trainer.optimizer)  # before it updates in a way of its own, whether the cost is finite
+        self.asks = not isPlain(trainer.optimizer)  # custom updates are not guarded: read each cost before the update
 
     def runEpoch(self) -> None:
         """Run the remaining steps of an epoch, its validation, and append its row; after an immediate stop, only the
@@ -75,7 +75,7 @@ class EpochLoop:
         self.reportIgnored()
         self.gatherWeights()
         if self.shared is not None and trainer.world.survives:
-            trainer.world.survive(trainer.world.barrier)  # afterwards the first process exists and writes files
+            trainer.world.survive(trainer.world.barrier)  # ensures that a first rank exists, which writes files
             self.sharedStep(self.shared)
         row = {"epoch": run.epoch + 1, "step": run.step, **trainer.meters.row()}
         if self.checks is not None:
@@ -94,17 +94,17 @@ class EpochLoop:
             self.call("onEpochEnd")
 
     def feed(self) -> AbstractContextManager:
-        """The batches of each step that is left of the epoch, ready for the graph; for a `with` statement."""
+        """Return a context with the groups of prepared batches of the epoch's remaining steps."""
         trainer, run = self.trainer, self.run
         start = run.position * trainer.accumulate
-        isWhole = trainer.world.survives  # who is left takes what was that of another
+        isWhole = trainer.world.survives  # the remaining processes take over the samples of a lost one
         share = None if self.shared is None or isWhole else self.shared.grains.share
         batches = self.source.batches(run.order, start, run.epoch, share)
         depth = 0 if self.source.light else trainer.prefetch
         return ahead(groups(trainer.objective.ready(batches, depth > 0), trainer.accumulate), depth)
 
     def runStep(self, group: list[Batch]) -> None:
-        """Forward, backward, and the update: a step is whole, or torn."""
+        """Run forward, backward, and the update; `torn` is set while the step is incomplete."""
         trainer, run = self.trainer, self.run
         trainer.interrupt.torn = True
         trainer.optimizer.zeroGradParams()
@@ -118,7 +118,7 @@ class EpochLoop:
         trainer.interrupt.torn = False
 
     def learnShared(self, known: SharedStep, group: list[Batch]) -> None:
-        """Take a step whose grains are on several processes, or run one by one."""
+        """Run a step whose grains are on several processes, or run one by one."""
         world, locations = self.trainer.world, [self.locationOf(number) for number in range(len(group))]
 
         def attempt() -> SharedStep:
@@ -133,9 +133,9 @@ class EpochLoop:
             shared.finish(locations)
 
     def sharedStep(self, shared: SharedStep) -> SharedStep:
-        """The known division of steps, or one made anew where processes were lost, or parameters frozen or thawed.
+        """Return the current SharedStep, or a new one if processes were lost, or parameters frozen or unfrozen.
 
-        Raises    PuregraphError if a process is lost that had a part of what the optimizer keeps
+        Raises    PuregraphError if a lost process had a part of the optimizer's state
         """
         trainer = self.trainer
         size = trainer.world.size
@@ -156,7 +156,7 @@ class EpochLoop:
         return shared
 
     def dividedStep(self) -> SharedStep:
-        """A division of steps into grains, and perhaps of the network into stages, or its tensors."""
+        """Make the SharedStep for the trainer's data, pipeline or tensor parallelism."""
         trainer = self.trainer
         kind: Any = SharedStep if trainer.tensor is None else TensorStep
         if trainer.stages is not None:
@@ -166,7 +166,7 @@ class EpochLoop:
         return trainer.shared
 
     def gatherWeights(self, isWanted: bool = True) -> None:
-        """Have all weights here, if somebody is to look at the network."""
+        """All-gather the weights, if the network will be read."""
         if self.shared is not None and isWanted:
             self.shared.gatherWeights()
 
@@ -179,7 +179,7 @@ class EpochLoop:
         trainer.progress.onTrainBegin(trainer)
 
     def learn(self, group: list[Batch]) -> None:
-        """Take a step on a single process."""
+        """Run a step on a single process."""
         trainer, run = self.trainer, self.run
         isDone, counts, asksAgain = False, [1.0], getattr(trainer.optimizer, "asksAgain", False)
         if len(group) > 1:  # each cost is the mean over its batch
@@ -206,7 +206,7 @@ class EpochLoop:
                 run.ignored += int((label == trainer.cost.ignoreIndex).sum()), label.size
 
     def costAgain(self, group: list[Batch], counts: list[float]) -> float:
-        """Forward and backward once more for the batches of a step, as the optimizer asks: the cost, and gradients."""
+        """Run forward and backward again for the batches of a step, for the optimizer. Returns the cost."""
         total, objective = 0.0, self.trainer.objective
         for number, batch in enumerate(group):
             share = counts[number] / (sum(counts) or 1.0)
@@ -230,7 +230,7 @@ class EpochLoop:
                 trainer.progress.say(f"{100 * left / count:.3g} % of the labels are {label}, which {cost} leaves out")
 
     def takeBatch(self, batch: Batch, location: str, share: float, isLone: bool, isFirst: bool) -> bool:
-        """Forward and backward, and for a lone batch the update: whether that is done."""
+        """Run forward and backward, and the update if the step has one batch. Returns True if it was updated."""
         trainer, run = self.trainer, self.run
         slots = {metric.which for metric in trainer.meters.metrics}
         if not run.isLookedAt:
@@ -240,7 +240,7 @@ class EpochLoop:
         if program is None:
             cost, outputs = trainer.objective.run(batch, False)
             trainer.meters.add(cost, outputs, batch, location, run.step)
-            trainer.meters.flush()  # a cost that is not finite must not reach the weights
+            trainer.meters.flush()  # raises an error before a cost that is not finite changes the weights
             trainer.objective.backward(share, isFirst)
             return False
         cost, *outputs = program.run(*batch.data, *batch.target, scale=share, copy=not program.isAhead)
@@ -261,7 +261,7 @@ class EpochLoop:
         """
         trainer, run = self.trainer, self.run
         if isinstance(error, NotFiniteError) and error.behind is not None:
-            trainer.meters.flush()  # names the batch and its data if a cost is not finite
+            trainer.meters.flush()  # raises an error that names the batch, if its cost is not finite
             runsPerStep = 1 if trainer.accumulate == 1 else trainer.accumulate + 1
             back = -(-(error.behind + 1 - runs) // runsPerStep)
             location, error.step = self.locationOf(trainer.accumulate - 1, back), run.step - back
@@ -278,11 +278,11 @@ class EpochLoop:
         with ExitStack() as calls:
             for callback in reversed(self.trainer.callbacks):
                 calls.callback(callback.onTrainEnd, self.trainer)
-        if self.trainer.world.size == 1:  # others may hold a part of the weights
+        if self.trainer.world.size == 1:  # with several processes, others may hold a part of the weights
             remember(self.trainer.net, self.source, self.checks)
 
     def interrupted(self) -> str:
-        """After Ctrl-C, or `stop(now=True)`: save where there is a Checkpoint, and say where it stopped, in a line."""
+        """After Ctrl-C or `stop(now=True)`: call `onInterrupt`, which saves a Checkpoint; print, return a message."""
         trainer, run = self.trainer, self.run
         why = f": {run.reason}" if run.stopped and run.reason else ""
         wasAsked = run.stopsHere
@@ -306,7 +306,7 @@ class EpochLoop:
 
 
 def averagedBy(optimizer: Any) -> AbstractContextManager[None]:
-    """Within a `with` statement, the network has the averages that an optimizer keeps, if it keeps any."""
+    """Return a context in which the network has the optimizer's averages, if there are any."""
     averaged = getattr(optimizer, "averaged", nullcontext)
     return averaged()
 

@@ -1,4 +1,4 @@
-"""Figures: what a trainer says of the run that it is in."""
+"""Figures: the properties of a trainer that describe its current run."""
 
 from __future__ import annotations
 

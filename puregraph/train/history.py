@@ -1,4 +1,4 @@
-"""History: one row of figures an epoch."""
+"""History: one row of figures per epoch."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from puregraph.train.callbacks.lines import duration, number, rate
 
 
 class History(ForeignAttributes, list):
-    """A list of dicts, one an epoch: `epoch`, `step`, `loss`, metrics, `val ...`, `rate`, `seconds`.
+    """A list of dicts, one per epoch: `epoch`, `step`, `loss`, metrics, `val ...`, `rate`, `seconds`.
 
     `history["loss"]` is a column, `history[-1]` the last row.
     """
@@ -29,7 +29,7 @@ class History(ForeignAttributes, list):
         return self.column(index)
 
     def __str__(self) -> str:
-        """The table, for `print`; what `repr` gives is the list."""
+        """Return the table, for `print`; `repr` returns the list."""
         return self.table() or "no epoch yet"
 
     def column(self, name: str) -> list[Any]:

@@ -1,4 +1,4 @@
-"""Interrupt: Ctrl-C waits for a step to be finished, and for nothing else; a script that it ends shows no traceback."""
+"""Interrupt: Ctrl-C waits until the current step is complete, and ends a script without a traceback."""
 
 from __future__ import annotations
 
@@ -15,13 +15,12 @@ if TYPE_CHECKING:
 
 
 class Interrupt:
-    """`with Interrupt() as interrupt:` lets Ctrl-C raise KeyboardInterrupt only between pieces that must be whole.
+    """`with Interrupt() as interrupt:` delays Ctrl-C until the end of the current `interrupt.whole()` block.
 
-    A second Ctrl-C does not wait; who uses this says with `torn` whether something was then left half-done. Only the
-    main thread gets signals, and a handler that somebody has set is left alone: there it does nothing.
+    A second Ctrl-C raises KeyboardInterrupt at once; the caller sets `torn` while its work is incomplete. This has no
+    effect outside the main thread, which alone gets signals, and if the user has set a handler.
 
-    `shared`  of several processes: a first Ctrl-C waits until all have `agreed`, at the end of one step, that one of
-              them was asked to stop
+    `shared`  with several processes, a first Ctrl-C waits until all have `agreed`, at the end of a step, to stop
     """
 
     def __init__(self, shared: bool = False) -> None:
@@ -39,7 +38,7 @@ class Interrupt:
         if self.before is not None:
             signal.signal(signal.SIGINT, self.before)
         if self.shared and self.asked and error[0] is None:
-            raise KeyboardInterrupt  # after the last step, and so alone
+            raise KeyboardInterrupt  # asked during the last step, after which no process agrees any more
 
     def handle(self, number: int, frame: FrameType | None) -> None:
         """Handle a signal: ask the run to stop, or interrupt it at once the second time."""
@@ -50,7 +49,7 @@ class Interrupt:
 
     @contextmanager
     def whole(self) -> Iterator[None]:
-        """A piece that is finished, or not begun, when Ctrl-C is heard."""
+        """Delay a first Ctrl-C until the end of the block."""
         self.busy = True
         try:
             yield
@@ -62,11 +61,11 @@ class Interrupt:
 
 
 def endQuietly(error: Any, line: str) -> None:
-    """Have a script that this exception ends show `line`, unless that is empty, in place of a traceback.
+    """Show `line` in place of the traceback, if this exception ends the script; nothing if it is empty.
 
-    Python ends as it does after any Ctrl-C, by the signal itself: shells say 130. A notebook shows the line, too. A
-    hook that somebody has set, as debuggers do, is left alone.
+    Python still ends by the signal itself, so shells report 130. A notebook shows the line, too. A hook that the user
+    or a debugger has set is not replaced.
     """
     setattr(error, INSTEAD, line)
-    error._render_traceback_ = lambda: [line or "KeyboardInterrupt"]  # the name that IPython asks for
+    error._render_traceback_ = lambda: [line or "KeyboardInterrupt"]  # IPython calls this method
     install()

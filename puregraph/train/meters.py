@@ -17,12 +17,12 @@ from puregraph.data.nonfinite import blamed, named, remedy
 from puregraph.modules.costs.counted import countedIn
 from puregraph.train.metrics import Metric
 
-EVERY = 16  # batches whose results are read together from a GPU
-BYTES = 1 << 26  # of results that are on their way, and of data that is kept to say what was wrong with it
+EVERY = 16  # batches whose results are read from a GPU together
+BYTES = 1 << 26  # most bytes of results being copied, and of data kept for error messages
 
 
 class Waiting(NamedTuple):
-    """A batch whose results are on their way: the cost, then what each metric reads."""
+    """A batch whose results are being copied from a GPU: the cost, then the arrays that each metric reads."""
 
     parcel: DeviceResults
     batch: Batch | None
@@ -54,11 +54,11 @@ class Meters:
         self.reset()
 
     def include(self, more: list[Metric]) -> None:
-        """Count these metrics too."""
+        """Add further metrics."""
         Meters.__init__(self, [*self.metrics, *more], self.every, self.learns, self.cost)
 
     def reset(self) -> None:
-        """Begin anew."""
+        """Reset all sums."""
         self.total, self.weight, self.samples, self.last = 0.0, 0.0, 0, math.nan
         self.waiting: deque[Waiting] = deque()
         for metric in self.metrics:
@@ -82,14 +82,14 @@ class Meters:
             self.flush(1)
 
     def count(self, figures: list[Any], batch: Batch | None, location: str, step: int, size: int) -> None:
-        """Add the cost of a batch, and what metrics read."""
+        """Add the cost of a batch, and update the metrics with their arrays."""
         self.last = float(figures[0])
         if not math.isfinite(self.last) and (self.learns or blamed(batch)):
             error = NotFiniteError(f"{location}: the cost is {self.last}; {remedy(batch)}")
             error.namesLocation = True
             if self.learns:
                 error.step = step
-            raise error from None  # whoever reports it without its batch has come to the same
+            raise error from None  # replaces the GPU's report, which does not know the batch
         weight = float(figures[1])
         self.total += self.last * weight
         self.weight += weight
@@ -97,8 +97,8 @@ class Meters:
             metric.update(output, target)
 
     def addShares(self, shares: list[tuple[float, float]], samples: int) -> None:
-        """Count the parts of a step of n samples, each with its cost and what that is a mean over; metrics are
-        counted by who has the outputs."""
+        """Add the grains of a step of `samples` samples, each with its cost and its number of values. Metrics are added
+        separately."""
         weight = sum(n for _, n in shares)
         self.last = float(sum(cost * n for cost, n in shares) / weight) if weight else 0.0
         self.total += self.last * weight
@@ -106,13 +106,13 @@ class Meters:
         self.samples += samples
 
     def flush(self, most: int | None = None) -> None:
-        """Read what waits, in order: all of it, or as many batches."""
+        """Read waiting results in order: of all batches, or of `most`."""
         for _ in range(len(self.waiting) if most is None else most):
             parcel, batch, location, step, size = self.waiting.popleft()
             self.count(parcel.read(), batch, location, step, size)
 
     def forgetData(self) -> None:
-        """Keep the data of the last batches alone."""
+        """Drop the data of older waiting batches, beyond BYTES."""
         held = 0
         for i in range(len(self.waiting) - 1, -1, -1):
             batch = self.waiting[i].batch
@@ -128,16 +128,16 @@ class Meters:
         return self.known(prefix)
 
     def known(self, prefix: str = "") -> dict[str, float]:
-        """The same of the batches that have been read."""
+        """Return the mean cost and the metrics of the batches that have been read."""
         values = {metric.name: metric.value() for metric in self.metrics}
-        nothing = math.nan if math.isnan(self.last) else 0.0  # 0, as the cost of a batch of which nothing counts
+        nothing = math.nan if math.isnan(self.last) else 0.0  # 0 for batches without any counted value
         loss = self.total / self.weight if self.weight else nothing
         if hasattr(self.cost, "meanOf") and not math.isnan(self.last):
             loss = self.cost.meanOf(values)
         return {prefix + name: float(v) for name, v in {"loss": loss, **values}.items() if np.ndim(v) == 0}
 
     def state(self) -> dict[str, Any]:
-        """The running sums, to be saved."""
+        """Return the running sums, to be saved."""
         self.flush()
         return {
             "total": self.total,
@@ -157,7 +157,7 @@ class Meters:
             raise DataError(f"metrics: an epoch was begun with {begun}, it cannot go on with {now}")
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on from saved sums."""
+        """Restore saved sums."""
         self.reset()
         self.total, self.weight = float(state["total"]), float(state["weight"])
         self.samples = int(state.get("samples", self.weight))

@@ -1,4 +1,4 @@
-"""Modes: train or evaluate for a while, and leave every module as it was."""
+"""Modes: set the mode of modules temporarily."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from puregraph.graph.module import Module
 
 
 class Holders(Mutex):
-    """The threads that hold modules in a mode for a while.
+    """The threads that hold modules in a temporary mode.
 
-    `before`  by the id of a module its mode before all holders, and the (thread, mode) of each holder
+    `before`  by the id of a module, its original mode, and the (thread, mode) of each holder
     """
 
     def __init__(self) -> None:
@@ -25,7 +25,7 @@ class Holders(Mutex):
         self.before: dict[int, tuple[bool, list[tuple[int, bool]]]] = {}
 
     def enter(self, module: Module, train: bool, before: bool) -> None:
-        """This thread wants a mode from now on."""
+        """Record that this thread holds a module in a mode."""
         thread = threading.get_ident()
         _, holders = self.before.setdefault(id(module), (before, []))
         holders.append((thread, train))
@@ -72,9 +72,9 @@ if hasattr(os, "register_at_fork"):
 
 @contextmanager
 def inMode(train: bool, *modules: Module) -> Iterator[None]:
-    """`with inMode(False, net):` evaluates inside; afterwards, come what may, each module has its own mode again.
+    """Set the mode of modules inside `with inMode(False, net):`, and restore each module's own mode afterwards.
 
-    Threads that want one mode share it, and the last of them restores what there was.
+    Threads may share a mode; the last one restores the original modes.
 
     Raises    DataError if another thread has a module in the other mode
     """
@@ -83,7 +83,7 @@ def inMode(train: bool, *modules: Module) -> Iterator[None]:
         with HOLDERS.lock:
             HOLDERS.check(every, train)
             for module in every:
-                mode = module.thawedMode if module.isFrozen else module.isTraining  # which it has again once unfrozen
+                mode = module.thawedMode if module.isFrozen else module.isTraining  # the mode once unfrozen
                 before.append((module, mode))
                 HOLDERS.enter(module, train, mode)
         if any(module.isTraining is not train for module in every):
@@ -97,9 +97,9 @@ def inMode(train: bool, *modules: Module) -> Iterator[None]:
 
 
 def restore(module: Module, train: bool) -> None:
-    """Set the mode of this module alone: those inside of a graph have had one each."""
+    """Set the mode of this module alone, because modules inside a graph have their own modes."""
     if (module.thawedMode if module.isFrozen else module.isTraining) is train:
-        return  # what is set has every program look at what it was made from
+        return  # setting a mode would make every compiled program check its dependencies
     if isinstance(module, Graph):
         vars(module)["isTraining"] = train
     else:
@@ -107,7 +107,7 @@ def restore(module: Module, train: bool) -> None:
 
 
 def leaveIn(train: bool, *modules: Module) -> None:
-    """In the block of `inMode`, have modules go to this mode when it ends, in place of that which they had."""
+    """Inside a block of `inMode`, choose another mode for modules after the block."""
     with HOLDERS.lock:
         for module in everyModule(modules):
             _, holders = HOLDERS.before[id(module)]

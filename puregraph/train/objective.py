@@ -29,16 +29,16 @@ WHOLE = np.dtype(np.int64)
 
 
 class Objective:
-    """A network and its cost as one graph: data and targets in; the cost, then the network's outputs, out.
+    """A network and its cost as one graph, from data and targets to the cost and the network's outputs.
 
-    The graph is made for the first batch, which says how many inputs and targets there are. The cost takes the first
+    The graph is made for the first batch, which has the number of inputs and targets. The cost takes the first
     output of the network, or all of them if it has an argument for each.
 
     `net`      a Graph or any other Module
-    `cost`     a Module of predictions and targets that gives one number; None: the network alone
-    `compile`  whether passes are compiled
+    `cost`     a Module of predictions and targets that returns one number; None: the network alone
+    `compile`  True to compile passes
 
-    Raises    DataError if one of the two is no Module; GraphError if the arrays of a batch do not fit their inputs
+    Raises    DataError if one of the two is not a Module; GraphError if the arrays of a batch do not fit their inputs
     """
 
     def __init__(self, net: Module, cost: Module | None = None, compile: bool = True):
@@ -51,7 +51,7 @@ class Objective:
         self.compile = compile
         self.names = Names(self.net.arguments, getattr(self.cost, "parts", ()))
         self.graph: Any = None
-        self.buckets: Any = None  # of gradients, which are reduced while backward runs
+        self.buckets: Any = None  # gradient buckets, which are all-reduced during backward
         self.deviceExchange: Any = None  # the all-reduce on a GPU
         self.weights: Any = None  # sharded weights
         self.split: Any = None  # the tensor-parallel network
@@ -60,7 +60,7 @@ class Objective:
         self.mutex = Mutex()
 
     def build(self, inputs: int, targets: int, weighed: bool) -> None:
-        """Link network and cost for this many arrays, and forget which dtypes they are to have."""
+        """Link network and cost for these numbers of inputs and targets, and clear the cached dtypes."""
         with self.mutex.lock:
             if self.sizes != (inputs, targets, weighed):
                 self.sizes = None
@@ -69,18 +69,18 @@ class Objective:
                 if self.say is not None:
                     self.programs.around = partial(compiling, self.net, self.cost, self.say)
                 self.updaters: list[Updater] = []
-            self.mark = COUNTER.version  # before anything is looked at
+            self.mark = COUNTER.version  # before the values that it covers are read
             self.taken: dict[tuple[Any, ...], list[Any]] = {}
-            self.sizes = inputs, targets, weighed  # last: other threads go by it
+            self.sizes = inputs, targets, weighed  # last, because other threads check it
 
     def renew(self) -> None:
-        """Look again at what network and cost compute in, unless nothing was set since."""
+        """Rebuild if a setting of network or cost may have changed."""
         if self.sizes is not None and not (self.graph.isVersioned and self.mark is COUNTER.version):
             self.build(*self.sizes)
 
     def ready(self, batches: Iterable[Batch], isAhead: bool) -> Iterator[Batch]:
-        """Batches as the graph takes them; `isAhead` says that another thread makes them while the graph runs: it then
-        puts them where a GPU reads them by itself."""
+        """Prepare batches for the graph. `isAhead` is True if another thread prepares them during steps; it then uses
+        pinned memory, from which a GPU reads."""
         pinner = Pinner() if isAhead and self.compile and device.name() == "cuda" else None
         return (self.prepare(batch, pinner) for batch in batches)
 
@@ -90,7 +90,7 @@ class Objective:
         if self.sizes != sizes:
             self.build(*sizes)
         dtypes = self.dtypesOf([*batch.data, *batch.target])
-        if self.compile and device.name() == "cuda":  # pictures go there as bytes, and the step converts them
+        if self.compile and device.name() == "cuda":  # images are copied to a GPU as bytes, which the step converts
             dtypes = [*map(keptType, batch.data, dtypes), *dtypes[len(batch.data) :]]
         arrays = [converted(x, dtype, name, pinner) for (name, x), dtype in zip(named(batch), dtypes, strict=True)]
         return batch._replace(data=arrays[: len(batch.data)], target=arrays[len(batch.data) :])
@@ -103,7 +103,7 @@ class Objective:
         return self.taken[dtypes]
 
     def run(self, batch: Batch, compiled: bool = True) -> tuple[Any, list[Any]]:
-        """The cost (None without one) and the network's outputs for a prepared batch, on the device."""
+        """Return the cost (None without one) and the network's outputs for a prepared batch, on the device."""
         program = self.program(batch) if compiled else None
         if program is not None:
             return self.parted(program.run(*batch.data, *batch.target, copy=not program.isAhead))
@@ -118,7 +118,7 @@ class Objective:
         return outputs[0], outputs[1:]
 
     def program(self, batch: Batch, isAlways: bool = False, **options: Any) -> Program | None:
-        """The compiled step for such a batch; None if the graph itself is to run."""
+        """Return the compiled step for such a batch; None to run the graph eagerly."""
         if not self.compile:
             return None
         if self.weights is not None:
@@ -130,11 +130,11 @@ class Objective:
     def learner(
         self, batch: Batch, slots: set[int], optimizer: Any, isLone: bool, isFirst: bool, isAlways: bool = False
     ) -> Program | None:
-        """The compiled step that leaves the gradients of a batch, and, if it is a lone one, updates.
+        """Return the compiled step that computes the gradients of a batch, and with `isLone` also updates.
 
-        `slots` are the outputs that are looked at; gradients of several batches are scaled, and added to those there
-        are, unless the batch is the first. After a cost that is not finite no update is made. `isAlways` has shapes
-        compiled when they first come: processes that see them in different order must do alike.
+        `slots` are the outputs to return. Gradients of several batches are scaled, and added to existing ones unless
+        `isFirst`. If the cost is not finite, there is no update. `isAlways` compiles shapes at their first occurrence,
+        because processes that see shapes in different order must do the same.
         """
         count = len(self.net.outputNames) + len(self.names.target)
         wanted = (True, *(slot in slots for slot in range(count)))
@@ -147,7 +147,7 @@ class Objective:
         return self.program(batch, isAlways, scaled=True, added=not isFirst, owner=owner, **options)
 
     def update(self, optimizer: Any) -> None:
-        """Have an optimizer use the gradients that there are, in a compiled step if there is to be one."""
+        """Update with the current gradients, in a compiled step if `compile` is set."""
         if not self.compile:
             optimizer.update()
             return
@@ -156,13 +156,13 @@ class Objective:
         self.updaters[0].run()
 
     def backward(self, share: float, isFirst: bool) -> None:
-        """`share` times the gradients of the last batch; added to those there are, unless it is the first."""
+        """Compute `share` times the gradients of the last batch, added to existing ones unless `isFirst`."""
         one = np.ones_like(self.graph.data[0])
         grads = [one, *[None] * (len(self.graph.data) - 1)]
         self.graph.backward(grads, updGrad=False, scale=share, momentum=0.0 if isFirst else 1.0)
 
     def shapesFor(self, batch: Batch) -> None:
-        """Check the shapes of a batch and whether the cost is one number, ahead of any pass.
+        """Check the shapes of a batch, and that the cost is one number, before any pass.
 
         Raises    ShapeError naming every node that does not fit
         """
@@ -183,7 +183,7 @@ class Objective:
                     warnUser(f"{metric.name}: {text}", GraphWarning)
 
     def reset(self) -> None:
-        """Let go of the last batch's values."""
+        """Free the last batch's values."""
         if self.graph is not None:
             self.graph.reset()
 
@@ -206,7 +206,7 @@ def checkCost(cost: Module, shape: Any) -> None:
 
 
 def costSlots(net: Any, cost: Any) -> list[int]:
-    """The slots of the outputs that have a cost, in the order of their targets."""
+    """Return the slots of the outputs that have a cost, in the order of their targets."""
     return cost.slotsIn(net) if hasattr(cost, "slotsIn") else [0]
 
 
@@ -238,12 +238,12 @@ def checkKind(what: str, value: Any, wanted: tuple[str, ...], example: str) -> N
 
 
 def keptType(x: Any, wanted: np.dtype) -> np.dtype:
-    """The dtype in which an array goes to a step that wants another one: its own, if that has fewer bytes."""
+    """Return the dtype in which to pass an array to a step: bytes stay bytes if the step converts them to floats."""
     return x.dtype if isByte(x.dtype) and isFloating(wanted) else wanted
 
 
 def converted(x: Any, dtype: np.dtype, name: str, pinner: Pinner | None = None) -> Any:
-    """An array in the dtype that is wanted; it comes back itself if it has that one, and no Pinner is to make it."""
+    """Return an array converted to a dtype, in pinned memory if there is a Pinner; itself if it has that dtype."""
     if dtype == WHOLE and isFloating(x.dtype):
         wrong = device.toHost(x != np.rint(x))
         if wrong.any():

@@ -1,4 +1,4 @@
-"""Prechecks: how a Trainer begins a run, and what it checks before its first step."""
+"""Prechecks: begin a run of a Trainer, with the checks before its first step."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ if TYPE_CHECKING:
     from puregraph.graph.module import Module
     from puregraph.train.trainer import Trainer
 
-LOOKERS: list[Callable[[Any, Any], None]] = []  # of a trainer and its data, when everything is checked
-NOTHING = 1e-6  # of the highest learning rate: with less than that nothing is learnt
+LOOKERS: list[Callable[[Any, Any], None]] = []  # called with a trainer and its data after all checks
+NOTHING = 1e-6  # learning rate, relative to the highest, below which nothing is learnt
 
 
 def heldOutFrom(
     data: Any, target: AnyArray | None, validation: Any, isWeighed: bool = False, seed: int = 0
 ) -> tuple[tuple[Any, Any], Any]:
-    """((data, target), validation): of a fraction, the samples that `seed` holds out; anything else as it was given.
+    """Return ((data, target), validation); a fraction becomes the samples that `seed` holds out.
 
-    With `isWeighed` the last of the targets are the weights of the samples.
+    With `isWeighed` the last target has the weights of the samples.
 
-    Raises    DataError for a fraction of what are no arrays, or one that leaves nothing on either side
+    Raises    DataError for a fraction of batches, or one that leaves no sample on either side
     """
     if not isinstance(validation, (float, np.floating)):
         return (data, target), validation
@@ -63,7 +63,7 @@ def heldOutFrom(
 
 
 def weighed(target: AnyArray | None, weight: Any, cost: Module) -> Any:
-    """Targets with the weights of samples behind them, as costs take them; the targets alone where there are none.
+    """Return the targets followed by the sample weights; without weights, the targets unchanged.
 
     Raises    DataError for weights that are not one finite number from 0 on for each sample, or a cost without them
     """
@@ -132,7 +132,7 @@ def begin(trainer: Trainer, source: Arrays | Stream, checks: Arrays | Stream | N
         )
     count = None if source.count is None else -(-source.count // trainer.accumulate)
     if (run.until, run.count) != (run.first + epochs, count):
-        run.total = None  # the length of the run has changed
+        run.total = None  # computed again, as the length of the run has changed
     run.until, run.count = run.first + epochs, count
     if run.position > (run.position if count is None else count):
         raise DataError(
@@ -227,7 +227,7 @@ def checkShapes(
 
 
 def checkParams(trainer: Trainer) -> None:
-    """There must be something to train, and BatchNorm must see all samples of a step."""
+    """Check that there is a trainable parameter, and that BatchNorm sees all samples of a step."""
     net, optimizer = trainer.net, trainer.optimizer
     count = len(net.params)
     if not any(param.trainable for param in net.params.values()):
@@ -274,7 +274,7 @@ def fitSchedule(trainer: Trainer) -> None:
 
 
 def fit(trainer: Trainer, schedule: Any, isRate: bool = True) -> None:
-    """Set the length of one schedule, and warn if that of a learning rate is over before."""
+    """Set the length of one schedule, and warn if a learning rate schedule ends before the run."""
     run = trainer.runState
     if hasattr(schedule, "fitEpoch") and run.count is not None:
         schedule.fitEpoch(run.count)
@@ -305,5 +305,5 @@ def endOf(schedule: Any, first: int, total: int) -> int | None:
     steps = [first + (total - 1 - first) * k // 64 for k in range(65)]
     factors = [factorAt(schedule, step) for step in steps]
     little = NOTHING * max(factors)
-    index = next((k for k in range(58) if max(factors[k:]) < little), None)  # the last tenth may come to nothing
+    index = next((k for k in range(58) if max(factors[k:]) < little), None)  # near zero is normal in the last tenth
     return None if index is None else steps[index]

@@ -1,4 +1,4 @@
-"""Rate finder: which learning rate makes the cost fall fastest, tried on a few steps that leave no trace."""
+"""Rate finder: find the learning rate at which the cost falls fastest, by a few trial steps that are undone."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from puregraph.train.objective import checkKind
 if TYPE_CHECKING:
     from puregraph.train.trainer import Trainer
 
-SMOOTH = 0.8  # share of the costs before in the smoothed cost
-DIVERGED = 4.0  # times the best cost: no larger rate is tried
+SMOOTH = 0.8  # weight of earlier costs in the smoothed cost
+DIVERGED = 4.0  # cost, relative to the best, above which the search ends
 
 
 class _Tried(NamedTuple):

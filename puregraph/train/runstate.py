@@ -1,4 +1,4 @@
-"""RunState: what a run of a Trainer changes while it trains."""
+"""RunState: the changing state of a Trainer's run."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ class RunState:
 
     `epoch`      finished epochs; `first`: those before this run; `until`: those after it
     `step`       all steps; `position`: those of the current epoch; `count`: those that an epoch has, None if unknown
-    `begun`      whether an epoch is under way; `samples` and `order`: the number and the order of its samples
-    `running`    whether the run has not come to its end
-    `stopped`    whether it was asked to stop; `stopsNow`: after this step; `reason`: why
+    `begun`      True during an epoch; `samples` and `order`: the number and the order of its samples
+    `running`    True until the run is complete
+    `stopped`    True if it was asked to stop; `stopsNow`: after this step; `reason`: the reason
     `total`      the optimizer's updates at the end of the run
     `lastRate`   the learning rate of the last step
-    `elapsed`    seconds of the current epoch before it was interrupted; `clock`: when it began or went on
-    `ignored`    labels that the cost leaves out in the first epoch, and all labels; None once it was said
-    `validates`  whether each epoch is followed by a validation
-    `isLookedAt` whether the first batch was looked at for what nobody can have meant
+    `elapsed`    seconds of the current epoch before an interruption; `clock`: the time of its start or continuation
+    `ignored`    the numbers of labels that the cost ignores in the first epoch, and of all labels; None once reported
+    `validates`  True if each epoch is followed by a validation
+    `isLookedAt` True once the first batch was checked for probable mistakes
 
     >>> run = RunState(first=2, epoch=2)
     >>> run.isFresh, run.passed()
@@ -57,7 +57,7 @@ class RunState:
 
     @property
     def stopsHere(self) -> bool:
-        """True if the run is to end after this very step."""
+        """True if the run will end after the current step."""
         return self.stopped and self.stopsNow
 
     def passed(self) -> float:
@@ -65,7 +65,7 @@ class RunState:
         return self.elapsed + time.perf_counter() - self.clock if self.begun else 0.0
 
     def closeEpoch(self) -> None:
-        """No epoch is under way."""
+        """Clear the state of the current epoch."""
         self.begun, self.position, self.elapsed, self.order, self.samples = False, 0, 0.0, None, None
 
 

@@ -1,4 +1,4 @@
-"""State: a trainer's progress as plain values and arrays, and back."""
+"""State: convert a trainer's progress to plain values and arrays, and back."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 VERSION = 1
 KEY = "place"  # the name of the progress in files
-PROGRESS = {  # values of a run, and what each of them is
+PROGRESS = {  # values of a run, and the type of each
     "epoch": "a whole number",
     "begun": "a bool",
     "position": "a whole number",
@@ -33,13 +33,13 @@ PROGRESS = {  # values of a run, and what each of them is
     "samples": "a whole number or None",
     "lastRate": "a number",
 }
-FIGURES = ("epoch", "step", "loss", "val loss", "rate", "seconds")  # of a history's row that others calculate with
+FIGURES = ("epoch", "step", "loss", "val loss", "rate", "seconds")  # numeric figures that a history row must have
 SETTINGS = ("batchsize", "accumulate", "shuffle", "dropLast")
-BEFORE = {"dropLast": False}  # what older files do not say
+BEFORE = {"dropLast": False}  # defaults for older files
 
 
 def stateFrom(trainer: Trainer) -> dict[str, Any]:
-    """Everything of a trainer besides network and optimizer."""
+    """Return all state of a trainer except network and optimizer."""
     return {
         "version": VERSION,
         KEY: {
@@ -82,7 +82,7 @@ def check(trainer: Trainer, saved: object) -> None:
 
 
 def frozenIn(net: Graph) -> dict[str, list[str]]:
-    """The paths of modules that were frozen, and of parameters that are not trained."""
+    """Return the paths of frozen modules, and of parameters that are not trainable."""
     return {
         "modules": [path for path, module in net.modules().items() if module.isFrozen],
         "params": [path for path, param in net.params.items() if not param.trainable],
@@ -90,7 +90,7 @@ def frozenIn(net: Graph) -> dict[str, list[str]]:
 
 
 def freezing(net: Graph, saved: dict[str, Any]) -> Iterator[Callable[[], Any]]:
-    """Steps by which modules and parameters are frozen, or not, as they were; none of a file that does not say it."""
+    """Yield the steps that freeze and unfreeze modules and parameters as in the saved run; none for older files."""
     if saved.get("frozen") is None:
         return
     modules, params = (set(saved["frozen"][kind]) for kind in ("modules", "params"))
@@ -103,7 +103,7 @@ def freezing(net: Graph, saved: dict[str, Any]) -> Iterator[Callable[[], Any]]:
 
 
 def otherFreezing(trainer: Trainer, saved: dict[str, Any]) -> list[str]:
-    """A line where other modules or parameters were frozen than are here."""
+    """Return a line if other modules or parameters were frozen in the saved run; otherwise an empty list."""
     if not any(True for _ in freezing(trainer.net, saved)):
         return []
     names = saved["frozen"]["modules"] or saved["frozen"]["params"]
@@ -111,7 +111,7 @@ def otherFreezing(trainer: Trainer, saved: dict[str, Any]) -> list[str]:
 
 
 def otherCost(trainer: Trainer, saved: Mapping[str, object]) -> list[str]:
-    """A line where the run that was saved had another cost."""
+    """Return a line if the saved run had another cost; otherwise an empty list."""
     costName = type(trainer.cost).__name__
     known = saved.get("cost", costName)
     return [] if known == costName else [f"cost: the run had {known!s:.60}, it goes on with {costName}"]
@@ -192,22 +192,22 @@ def require(condition: object, name: str, wanted: str, value: object) -> None:
 
 
 def isCount(value: object) -> bool:
-    """A whole number of at least 0, of the size of a counter."""
+    """True for a whole number of at least 0 in the range of a counter."""
     return type(value) is int and 0 <= value < 1 << 62
 
 
 def isNumber(value: object) -> bool:
-    """A number, not a bool; it may be nan."""
+    """True for a number, including nan, but not a bool."""
     return type(value) is float or type(value) is int and abs(value) < 1 << 62
 
 
 def isWeight(value: Any) -> bool:
-    """A finite number of at least 0."""
+    """True for a finite number of at least 0."""
     return isNumber(value) and 0 <= value < math.inf
 
 
 def isNamed(value: object) -> bool:
-    """A dict of texts to whatever."""
+    """True for a dict whose keys are texts."""
     return type(value) is dict and all(type(name) is str for name in value)
 
 
@@ -242,7 +242,7 @@ def restoring(trainer: Trainer, saved: dict[str, Any]) -> Iterator[list[Callable
     }
     rows = list(saved["callbacks"])
     pairs: list[tuple[Any, Any]] = []
-    for callback in stateful(trainer):  # callbacks without a saved state begin anew
+    for callback in stateful(trainer):  # callbacks without a saved state start fresh
         row = next((r for r in rows if r["type"] == type(callback).__name__), None)
         if row is not None:
             rows = [r for r in rows if r is not row]
@@ -266,5 +266,5 @@ def restoring(trainer: Trainer, saved: dict[str, Any]) -> Iterator[list[Callable
 
 
 def stateful(trainer: Trainer) -> list[Any]:
-    """The callbacks that have something to save."""
+    """Return the callbacks with a state to save."""
     return [c for c in trainer.callbacks if c.state()]

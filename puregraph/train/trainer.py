@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from puregraph.optimizers.optimizer import Optimizer
 
 FEW = 3  # batches of a fast run
-SPOILED = 1e6  # size of a weight from which on a diverged network does not recover
+SPOILED = 1e6  # size of weights above which a diverged network does not recover
 ELSEWHERE = {
     **dict.fromkeys(("lr", "learnRate", "learning_rate", "rate"), "set trainer.optimizer.learnRate"),
     **dict.fromkeys(("epochs", "validation", "max_epochs"), "give it to train(...)"),
@@ -132,7 +132,7 @@ class Trainer(ChecksKeywords, Figures, Settable):
         self.fastRun, self.grains = fastRun, None if grains is None else checkedSize(grains, "grains")
         self.shard, self.stages = checkShard(shard), checkStages(stages, grains)
         self.tensor, self.repeatable = checkTensor(tensor, shard, stages), checkRepeatable(repeatable)
-        self.shared: Any = None  # a step of several processes, while it trains
+        self.shared: Any = None  # the SharedStep, while it trains on several processes
         self.objective = Objective(net, costFrom(cost), compile)
         self.net, self.cost = self.objective.net, self.objective.cost
         self.optimizer = optimizerFrom(optimizer)
@@ -140,7 +140,7 @@ class Trainer(ChecksKeywords, Figures, Settable):
         every = checkedSize(readEvery, "readEvery")
         self.meters = Meters(metricsFrom(metrics, self.net, self.cost), every, cost=self.cost)
         self.validator = Validator(self.net, self.cost, copy.deepcopy(self.meters.metrics), batchsize, compile)
-        self.validator.meters.every, self.validator.isLookedAt = readEvery, True  # this trainer looks itself
+        self.validator.meters.every, self.validator.isLookedAt = readEvery, True  # the trainer checks the first batch
         self.meters.include(partLosses(self.net, self.cost))
         self.splitSeed, self.rng = seed or 0, np.random.default_rng(seed)
         self.wantedProgress, self.progress = progress, progressFrom("none" if self.world.rank else progress)
@@ -167,25 +167,24 @@ class Trainer(ChecksKeywords, Figures, Settable):
     ) -> History:
         """Train for `epochs` passes over the data, and return the history of all epochs so far.
 
-        `data` and `target` are arrays, or lists of arrays where there are several inputs or targets; tables and tensors
-        become arrays, and files are read batch by batch. Floating data and labels get the dtypes that
-        network and cost compute in. Data alone is an iterable of (data, target) batches, or a function that returns one
-        for each epoch. `validation` is (data, target), an iterable of batches, or a fraction of arrays that is held
-        out: of labels the same fraction of each class, and for one `seed` the same samples in
-        every call; a run that is resumed keeps its seed.
+        `data` and `target` are arrays, or lists of arrays for several inputs or targets; tables and tensors become
+        arrays, and files are read batch by batch. Floating data and labels are converted to the dtypes that network and
+        cost compute in. Data alone is an iterable of (data, target) batches, or a function that returns one for each
+        epoch. `validation` is (data, target), an iterable of batches, or a fraction of the arrays to hold out: with
+        labels the same fraction of each class, and with one `seed` the same samples in every call; a resumed run keeps
+        its seed.
 
-        `sampleWeight` has a number from 0 on for each sample: its cost is multiplied by it, the mean taken over all
-        samples as before. In batches, and in a `validation`, it stands third: (data, target, sampleWeight).
+        `sampleWeight` has a number of at least 0 for each sample, by which its cost is multiplied; the mean is still
+        over all samples. In batches, and in a `validation`, it comes third: (data, target, sampleWeight).
 
-        After `resume`, or after Ctrl-C, the run that was interrupted goes on where it was: `epochs` is then the number
-        for all of that run, as it was the first time.
+        After `resume` or Ctrl-C, the interrupted run continues; `epochs` is then the number for the complete run, as in
+        the first call.
 
-        The network is in evalMode afterwards, so that `net(x)` gives what a Calculator gives; `net.trainMode()` goes on
-        with a loop of one's own, `train` sets the mode itself.
+        The network is in evalMode afterwards, so that `net(x)` returns the same as a Calculator. Call `net.trainMode()`
+        before a training loop of your own; `train` sets the mode itself.
 
-        Raises    DataError if data, target and what they are for do not fit each other, ShapeError if they do not fit
-                  the network; PuregraphError, naming epoch and batch, if the cost is not finite, which abandons the
-                  epoch that is under way
+        Raises    DataError if data and target do not fit each other, ShapeError if they do not fit the network;
+                  PuregraphError, naming epoch and batch, if the cost is not finite, which abandons the current epoch
         """
         source, checks = sourcesFrom(self, data, target, validation, sampleWeight)
         if self.fastRun:
@@ -210,8 +209,8 @@ class Trainer(ChecksKeywords, Figures, Settable):
                 endQuietly(error, "" if self.world.rank or self.progress.isShown else line)
                 raise
             except BaseException as error:
-                self.runState.step = getattr(error, "step", self.runState.step)  # a GPU reports it some steps later
-                with suppress(Exception):  # a report of later steps is no news
+                self.runState.step = getattr(error, "step", self.runState.step)  # a GPU reports errors some steps later
+                with suppress(Exception):  # errors of later steps are consequences
                     self.sync()
                 if isinstance(error, NotFiniteError) and self.shared is None:
                     error.args = (f"{error}{spoiledIn(self.net)}",)
@@ -233,12 +232,12 @@ class Trainer(ChecksKeywords, Figures, Settable):
     def stop(self, reason: str = "", now: bool = False) -> None:
         """End the run after this epoch; a reason is shown.
 
-        `now`  after this step, as Ctrl-C does it: a Checkpoint saves, and the next `train` goes on from there
+        `now`  end after this step, as Ctrl-C does: a Checkpoint saves, and the next `train` continues from there
         """
         self.runState.stopped, self.runState.reason, self.runState.stopsNow = True, reason, now
 
     def restart(self) -> None:
-        """Abandon an epoch and a run that are under way: the next `train` begins both anew, with what was learnt."""
+        """Abandon the current epoch and run; the next `train` begins both anew, with the current weights."""
         self.runState.running = False
         self.meters.reset()
         self.runState.closeEpoch()
@@ -260,14 +259,14 @@ class Trainer(ChecksKeywords, Figures, Settable):
 
     @takes(path=FileSource)
     def resume(self, path: Any) -> Trainer:
-        """Go on from what `save` wrote: the next `train` continues the run to the bit as if it had not been stopped.
+        """Restore a state that `save` wrote: the next `train` continues the run, bit for bit as without interruption.
 
-        Network, optimizer, cost, metrics and callbacks are made as they were before; their values come from the file.
-        So do settings of the optimizer that were changed while it trained, such as its learnRate; one that it is made
-        with here in another way stays, and a line says so. It is then where it was: of a run
-        that was under way, the next `train` counts all `epochs`; where `train` had come to its end, it makes more.
+        Make network, optimizer, cost, metrics and callbacks as before; their values come from the file. So do optimizer
+        settings that were changed during training, such as learnRate; a setting that is passed differently here is
+        kept, and a line reports it. After an interrupted run, `epochs` of the next `train` counts the complete run;
+        after a complete run, it counts additional epochs.
 
-        All of it or nothing: whatever is raised, Ctrl-C too, leaves the trainer as it was.
+        It is all or nothing: after any exception, including Ctrl-C, the trainer is unchanged.
 
         Raises    CheckpointError if the file cannot be loaded into them; DataError if it is of another kind of training
         """
@@ -299,12 +298,12 @@ class Trainer(ChecksKeywords, Figures, Settable):
         return f"<Trainer of {names}: epoch {self.runState.epoch}, step {self.runState.step}>"
 
     def setupOptimizer(self) -> Optimizer:
-        """The optimizer, set up on the part of the network that it was given, or else on all of it."""
+        """Return the optimizer, set up on its part of the network, or else on all of it."""
         return getattr(self.optimizer, "setupFor", self.optimizer.setupOn)(self.net)
 
 
 def spoiledIn(net: Graph) -> str:
-    """Say which parameter an update has spoiled, from where no learning rate leads back; nothing where none is."""
+    """Describe a parameter that has become too large to recover at any learning rate; empty if there is none."""
     for path, param in net.params.items():
         if isFloating(param.dtype) and param.size:
             largest = float(device.toHost(np.abs(param.data).max()))

@@ -1,4 +1,4 @@
-"""Validator: cost and metrics of a network on data that it does not learn from."""
+"""Validator: cost and metrics of a network on validation data."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ class Validator(ChecksKeywords, Settable):
 
     @takes()
     def validate(self, data: Any, target: AnyArray | None = None, sampleWeight: Any = None) -> dict[str, float]:
-        """`{"loss": ..., "accuracy": ...}`: the mean cost of all samples, however they are cut into batches, and each
-        metric of one number.
+        """Return `{"loss": ..., "accuracy": ...}`: the mean cost over all samples, however they are batched, and each
+        metric that is one number.
 
         `data` and `target` are arrays or lists of arrays; data alone is an iterable of (data, target). The cost of each
         sample is multiplied by its `sampleWeight`.

@@ -44,35 +44,35 @@ class Callback(KeepsInitArgs, Settable):
         checkMethods(cls, HOOKS, "on", FOREIGN)
 
     def __repr__(self) -> str:
-        return KeepsInitArgs.written(self)  # also where a callback has an attribute of that name
+        return KeepsInitArgs.written(self)  # even if a subclass has an attribute `written`
 
     def onTrainBegin(self, trainer: Trainer) -> None:
-        """A call of `train` begins, or goes on from a file."""
+        """Called when a call of `train` begins, also after `resume`."""
 
     def onEpochBegin(self, trainer: Trainer) -> None:
-        """An epoch begins."""
+        """Called when an epoch begins."""
 
     def onBatchEnd(self, trainer: Trainer) -> None:
-        """A step was taken."""
+        """Called after every step."""
 
     def onValidationBegin(self, trainer: Trainer) -> None:
-        """The steps of an epoch were taken; its validation begins, if there is one."""
+        """Called after the steps of an epoch, before its validation, if there is one."""
 
     def onEpochEnd(self, trainer: Trainer) -> None:
-        """An epoch was finished: its row is `trainer.history[-1]`."""
+        """Called at the end of an epoch; its row is `trainer.history[-1]`."""
 
     def onInterrupt(self, trainer: Trainer) -> Any:
-        """Ctrl-C stopped the training between two steps; a path that is returned is named in the message."""
+        """Called when Ctrl-C stops the training between two steps. A returned path is shown in the message."""
 
     def onTrainEnd(self, trainer: Trainer) -> None:
-        """A call of `train` ends, come what may; `trainer.running` says whether it was before its time."""
+        """Called when a call of `train` ends, even by an exception. `trainer.running` is True if it is incomplete."""
 
     def state(self) -> dict[str, object]:
         """Return the state to save: numbers, texts, lists, dicts, numpy arrays."""
         return {}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on from what was saved."""
+        """Restore a saved state."""
 
 
 class FunctionCallback(Callback):
@@ -96,7 +96,7 @@ def callbacksFrom(values: Any) -> list[Callback]:
 
 
 def callbackFrom(value: Any) -> Callback:
-    """A callback as it is, and any function as one.
+    """Return a callback unchanged, or wrap a function as a FunctionCallback.
 
     Raises    DataError for anything that cannot be called
     """

@@ -1,4 +1,4 @@
-"""Checkpoint: the callback that saves the trainer at intervals, so that it can go on from there."""
+"""Checkpoint: the callback that saves the trainer at intervals, so that training can be resumed."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 
 class Checkpoint(Monitor):
-    """Saves the trainer to `path` every epoch or every few steps, and on Ctrl-C; `trainer.resume(path)` goes on.
+    """Saves the trainer to `path` every epoch or every few steps, and on Ctrl-C; `trainer.resume(path)` continues.
 
     `every`  "epoch", or a number of steps
-    `best`   a figure of the history: save at the end of an epoch, only when it is the best so far
-    `keep`   how many files to keep: with more than one they are named after their step, `run-120.h5`
+    `best`   the name of a figure of the history: save at the end of an epoch only if it is the best so far
+    `keep`   the number of files to keep; if more than one, their names contain the step: `run-120.h5`
 
     Raises    DataError for another `every`, or for `keep` below 1
     """
@@ -94,6 +94,6 @@ class Checkpoint(Monitor):
         self.files = [name for name in written if self.isOwn(name)]
 
     def isOwn(self, name: str) -> bool:
-        """True for the name of a file that this callback saves, and may delete when there are newer ones."""
+        """True for the name of a file of this callback, which it may delete later."""
         numbered = rf"{re.escape(self.path.stem)}-\d{{1,19}}{re.escape(self.path.suffix)}"
         return name == self.path.name or re.fullmatch(numbered, name, re.ASCII) is not None

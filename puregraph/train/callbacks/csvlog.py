@@ -1,4 +1,4 @@
-"""CsvLog: the history in a file, row by row."""
+"""CsvLog: the callback that writes the history to a CSV file, row by row."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 class CsvLog(Callback):
     """Writes every row of the history to `path` as soon as there is one.
 
-    The file holds the rows of `trainer.history` and no others: training that goes on from a checkpoint drops the rows
-    that were written after it, and writes each once.
+    The file has exactly the rows of `trainer.history`: training that resumes from a checkpoint removes the rows that
+    were written after it.
 
     Raises    DataError if the file cannot be written when training begins, or a device, pipe or folder is there
     """
@@ -50,7 +50,7 @@ class CsvLog(Callback):
             csv.DictWriter(file, self.names, lineterminator="\n").writerow(trainer.history[-1])
 
     def rewrite(self, history: History) -> None:
-        """The whole file anew, in place of the old one."""
+        """Replace the file by one with all rows."""
         self.names = history.names()
         with whole(self.path) as raw:
             file = io.TextIOWrapper(raw, encoding="utf-8", newline="")
@@ -58,4 +58,4 @@ class CsvLog(Callback):
             if self.names:
                 writer.writeheader()
             writer.writerows(history)
-            file.detach()  # it is closed when it has its name
+            file.detach()  # `whole` closes the file after the rename

@@ -1,4 +1,4 @@
-"""EarlyStop: an end to training that no longer helps."""
+"""EarlyStop: the callback that stops training when a figure no longer improves."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class EarlyStop(Monitor):
     ):
         super().__init__(monitor, mode, least)
         self.patience, self.waited, self.restores = patience, 0, restore
-        self.epoch = 0  # the best one
+        self.epoch = 0  # the best epoch
         self.arrays: dict[str, Any] = {}
 
     def onTrainBegin(self, trainer: Trainer) -> None:
@@ -73,10 +73,10 @@ class EarlyStop(Monitor):
 
 
 def storedOf(net: Graph) -> dict[str, Any]:
-    """Every parameter and running statistic by its path."""
+    """Return every parameter and running statistic by its path."""
     return {**net.params, **{f"state {path}": state for path, state in net.states.items()}}
 
 
 def copiesOf(net: Graph) -> dict[str, Any]:
-    """Copies of all of them, on the host."""
+    """Return copies of all parameters and running statistics, on the host."""
     return {name: device.toHost(stored.materialize()).copy() for name, stored in storedOf(net).items()}

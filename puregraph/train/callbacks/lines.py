@@ -9,11 +9,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-LEFTOUT = ("epoch", "step", "rate", "seconds")  # of the figures in the middle of a line
+LEFTOUT = ("epoch", "step", "rate", "seconds")  # columns of the history that are not shown among the figures
 
 
 def number(value: Any) -> str:
-    """A figure in about four digits; whole numbers wholly."""
+    """Format a figure with about four digits; integers in full."""
     if isinstance(value, int) or not math.isfinite(value):
         return str(value)
     size = abs(value)
@@ -23,12 +23,12 @@ def number(value: Any) -> str:
 
 
 def rate(value: float) -> str:
-    """A learning rate in three digits."""
+    """Format a learning rate with three digits."""
     return f"{value:.3g}"
 
 
 def duration(seconds: float) -> str:
-    """0.8 ms, 42 ms, 2.1 s, 2 min 05 s, 1 h 02 min."""
+    """Format a duration: 0.8 ms, 42 ms, 2.1 s, 2 min 05 s, 1 h 02 min."""
     if seconds < 0.0995:
         return f"{1000 * seconds:.{int(seconds < 0.00995)}f} ms"
     if seconds < 59.95:
@@ -40,32 +40,32 @@ def duration(seconds: float) -> str:
 
 
 def clock(seconds: float) -> str:
-    """0:42, 12:05, 1:02:33."""
+    """Format a duration as a clock: 0:42, 12:05, 1:02:33."""
     whole = round(seconds)
     hours, minutes = whole // 3600, whole % 3600 // 60
     return f"{hours}:{minutes:02}:{whole % 60:02}" if hours else f"{minutes}:{whole % 60:02}"
 
 
 def speed(perSecond: float) -> str:
-    """Samples a second: 840/s, 12.4k/s."""
+    """Format samples per second: 840/s, 12.4k/s."""
     if perSecond < 1000:
         return f"{perSecond:.0f}/s"
     return f"{perSecond / 1000:.1f}k/s" if perSecond < 1e6 else f"{perSecond / 1e6:.1f}M/s"
 
 
 def figures(row: Mapping[str, object]) -> list[tuple[str, str]]:
-    """The names and values that stand between the number of an epoch and its rate."""
+    """Return the names and values of a row's figures, without epoch, step, rate and time."""
     return [(name, number(value)) for name, value in row.items() if name not in LEFTOUT]
 
 
 def epochLine(row: dict[str, Any], last: int) -> list[tuple[str, str]]:
-    """The words of an epoch's line in pairs of name and value, `last` being the number of the run's last epoch."""
+    """Return the (name, value) pairs of an epoch's line; `last` is the number of the run's last epoch."""
     epoch = f"{row['epoch']:{len(str(last))}}/{last}"
     return [("epoch", epoch), *figures(row), ("rate", rate(row["rate"])), ("", duration(row["seconds"]))]
 
 
 def inRows(pairs: list[tuple[str, str]], width: int) -> list[list[tuple[str, str]]]:
-    """The pairs of an epoch's line on one row where they fit, else on several, that of the validation on its own."""
+    """Arrange the pairs of an epoch's line on one row if they fit, else on several, with separate validation rows."""
     sizes = [len(shown(pair)) + 2 for pair in pairs]
     if sum(sizes) - 2 <= width:
         return [pairs]
@@ -82,5 +82,5 @@ def inRows(pairs: list[tuple[str, str]], width: int) -> list[list[tuple[str, str
 
 
 def shown(pair: tuple[str, str]) -> str:
-    """A name and its value, or a value alone."""
+    """Format a pair: a name and its value, or a value alone."""
     return " ".join(pair).strip()

@@ -1,4 +1,4 @@
-"""Monitor: whether a figure of the history got better."""
+"""Monitor: the base of callbacks that watch a figure of the history."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ DIRECTIONS = ("auto", "min", "max")
 
 
 class Monitor(Callback):
-    """Watches one figure of the history: `best` is its best value, `isBetter` whether the last one was that.
+    """Watches one figure of the history: `best` is its best value; `isBetter` is True if the last row improved on it.
 
     `monitor`  the name of the figure: `val loss`, `accuracy`
-    `mode`     "min", "max", or "auto": what the metric of that name says, and "min" for others
-    `least`    by how much it must be better
+    `mode`     "min", "max", or "auto": the direction of the metric of that name, "min" for others
+    `least`    the least improvement that counts
 
-    Raises    ArgumentError for an unknown mode; DataError for a figure that the history has not
+    Raises    ArgumentError for an unknown mode; DataError for a figure that the history does not have
     """
 
     @takes(monitor=Text, mode=choice(*DIRECTIONS), least=NotNegative)
@@ -46,7 +46,7 @@ class Monitor(Callback):
             )
 
     def isBetter(self, trainer: Trainer) -> bool:
-        """Look at the last row; a first figure is the best so far, unless it is the worst that there is, or nan."""
+        """Return True if the last row improved on `best`, and update `best`. A first finite figure always does."""
         row = trainer.history[-1]
         self.check(list(row))
         value, sign = row[self.monitor], 1 if self.direction(trainer) == "max" else -1

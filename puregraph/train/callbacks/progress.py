@@ -1,4 +1,4 @@
-"""Progress: a live bar in a terminal, a live line in a notebook, and everywhere one line an epoch."""
+"""Progress: a live bar in a terminal, a live line in a notebook, and one line per epoch everywhere."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from puregraph.train.callbacks.lines import clock, epochLine, figures, inRows, r
 if TYPE_CHECKING:
     from puregraph.train.trainer import Trainer
 
-REFRESH = 0.1  # seconds between two looks of the bar
-WIDE, NARROW = 30, 8  # columns of the bar, at most and at least
-ECHO = 3  # columns that a terminal needs to write ^C without beginning a new line
+REFRESH = 0.1  # seconds between two updates of the bar
+WIDE, NARROW = 30, 8  # most and fewest columns of the bar
+ECHO = 3  # columns left free for the ^C that a terminal echoes
 
 
 class Progress(Callback):
-    """Shows nothing."""
+    """The base class, which shows nothing."""
 
     order = 1
     isShown = False
 
     def say(self, text: str) -> None:
-        """A line of its own."""
+        """Print a line."""
 
     def notice(self, text: str) -> None:
         """Print a line about a wait, in a terminal only, so that log files do not depend on speed."""
@@ -40,7 +40,7 @@ class Lines(Progress):
     isShown = True
 
     def say(self, text: str) -> None:
-        with suppress(OSError, ValueError):  # a full disk or a reader that left must not end hours of training
+        with suppress(OSError, ValueError):  # a full disk or a closed pipe must not end the training
             print(text, flush=True)
 
     def onEpochEnd(self, trainer: Trainer) -> None:
@@ -55,12 +55,12 @@ class Lines(Progress):
 
 
 class Bar(Progress):
-    """A live line with bar, figures, speed and the time that is left; finished epochs stay above it."""
+    """A live line with bar, figures, speed and remaining time; the lines of finished epochs stay above it."""
 
     isShown = True
 
     def __init__(self) -> None:
-        from rich.console import Console  # only where somebody looks
+        from rich.console import Console  # imported only if it is shown
         from rich.live import Live
 
         self.console = Console(highlight=False)
@@ -68,7 +68,7 @@ class Bar(Progress):
         self.shown = self.begun = 0.0
 
     def __reduce__(self) -> tuple:
-        return type(self), ()  # a terminal cannot be copied: the copy looks for its own
+        return type(self), ()  # the copy opens its own terminal
 
     def say(self, text: str) -> None:
         self.console.print(text, markup=False)
@@ -102,7 +102,7 @@ class Bar(Progress):
         self.live.stop()
 
     def show(self, trainer: Trainer) -> None:
-        """Draw the live line: what fits into the terminal, the least wanted left out first."""
+        """Draw the live line; figures that do not fit into the terminal are left out, the least important first."""
         from rich.progress_bar import ProgressBar
         from rich.table import Table
         from rich.text import Text
@@ -125,7 +125,7 @@ class Bar(Progress):
         self.live.update(grid, refresh=True)
 
     def tail(self, trainer: Trainer) -> list[str]:
-        """The figures behind the bar, the most wanted first."""
+        """Return the texts after the bar, the most important first."""
         passed = time.perf_counter() - self.begun
         done = doneOf(trainer) - self.first
         left = []
@@ -135,7 +135,7 @@ class Bar(Progress):
         shown = f"rate {rate(trainer.rate)}"
         if not trainer.position:
             return [*left, shown]
-        if not trainer.meters.weight:  # nothing has come from the GPU yet
+        if not trainer.meters.weight:  # no results from the GPU yet
             return [*left, speed(trainer.speed()), shown]
         loss, *others = [f"{name} {value}" for name, value in figures(trainer.figures())]
         return [loss, *left, *others, speed(trainer.speed()), shown]
@@ -148,7 +148,7 @@ class NotebookLine(Lines, Bar):
         self.shown = self.begun = 0.0
 
     def onTrainBegin(self, trainer: Trainer) -> None:
-        from IPython.display import display  # there: a kernel of its is running
+        from IPython.display import display  # installed, because its kernel is running
 
         self.begun, self.first = time.perf_counter(), doneOf(trainer)
         self.handle = display({"text/html": ""}, raw=True, display_id=True)
@@ -171,7 +171,7 @@ def isNotebook() -> bool:
 
 
 def roomFor(head: str, tail: list[str], width: int) -> int:
-    """The columns that are left for the bar."""
+    """Return the columns left for the bar."""
     return width - len(head) - sum(len(text) + 2 for text in tail) - 2
 
 
@@ -181,16 +181,16 @@ def doneOf(trainer: Trainer) -> int:
 
 
 def styleOf(name: str) -> str:
-    """The style of a figure in the line of an epoch."""
+    """Return the style of a figure in the line of an epoch."""
     return {"epoch": "bold", "rate": "dim", "": "dim"}.get(name, "cyan" if name.startswith("val ") else "")
 
 
-KINDS = {"bar": Bar, "lines": Lines, "none": Progress}  # a NotebookLine has no name: it needs a kernel
+KINDS = {"bar": Bar, "lines": Lines, "none": Progress}  # only "auto" chooses a NotebookLine
 
 
 def progressFrom(value: object) -> Progress:
-    """A Progress by name: "bar", "lines", "none", or "auto": a bar in a terminal that can show one, in a notebook
-    a live line, else lines.
+    """Return a Progress by name: "bar", "lines", "none", or "auto": a bar in a terminal that supports it, a live line
+    in a notebook, otherwise lines.
 
     Raises    DataError for another name
     """

@@ -1,4 +1,4 @@
-"""ReduceOnPlateau: a smaller learning rate where a figure no longer gets better."""
+"""ReduceOnPlateau: the callback that reduces the learning rate when a figure no longer improves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TensorBoard: the figures of each epoch, and histograms of the parameters, as TensorBoard reads them."""
+"""TensorBoard: the callback that writes figures and histograms of parameters for TensorBoard."""
 
 from __future__ import annotations
 
@@ -47,22 +47,22 @@ class TensorBoard(Callback):
             self.open(trainer)
 
     def open(self, trainer: Trainer) -> None:
-        """Begin a file."""
-        from tensorboardX import SummaryWriter  # takes a tenth of a second: where something is written
+        """Open an event file."""
+        from tensorboardX import SummaryWriter  # takes 0.1 s, so it is imported only for writing
 
         first = trainer.step + 1 if trainer.step else None
-        try:  # two files of one second would have one name
+        try:  # the suffix distinguishes files of the same second
             self.writer = SummaryWriter(str(self.folder), purge_step=first, filename_suffix=f".{trainer.step}")
         except OSError as error:
             raise DataError(f"TensorBoard: cannot write into {self.folder}: {error}") from error
         if not trainer.step:
-            listing = "\n".join(f"    {line}" for line in str(trainer.net).splitlines())  # as Markdown has code
+            listing = "\n".join(f"    {line}" for line in str(trainer.net).splitlines())  # a code block in Markdown
             self.writer.add_text("network", listing, 0)
 
     def onEpochEnd(self, trainer: Trainer) -> None:
         if not trainer.writes:
             return
-        if self.writer is None:  # the process that wrote is lost
+        if self.writer is None:  # the process that wrote the file is lost
             self.open(trainer)
         for name, value in trainer.history[-1].items():
             if name not in ("epoch", "step", "seconds") and isinstance(value, (int, float)):

@@ -1,4 +1,4 @@
-"""WeightAverage: a moving average of the parameters, which is validated and saved."""
+"""WeightAverage: the callback that validates and saves a moving average of the parameters."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 class WeightAverage(Callback):
     """average = d average + (1 - d) param after each step,   d = min(decay, (1 + steps) / (10 + steps))
 
-    The network has the averages while it is validated, when an epoch ends, so that a Checkpoint and EarlyStop have
-    them too, and after the run; training goes on with the parameters themselves, also after a resume.
+    The network has the averages during validation, at the end of an epoch (so that Checkpoint and EarlyStop store
+    them), and after the run. Training continues with the parameters themselves, also after a resume.
 
     Source    Polyak, Juditsky 1992; TensorFlow's ExponentialMovingAverage, with its num_updates
     Raises    ArgumentError for a decay that is not from 0 to below 1
@@ -35,7 +35,7 @@ class WeightAverage(Callback):
     @takes(decay=Probability)
     def __init__(self, decay: float = 0.999):
         self.decay, self.steps = decay, 0
-        self.isShown = False  # whether the network has the averages, and the parameters are kept here
+        self.isShown = False  # True while the network has the averages, and `arrays` the parameters
         self.arrays: dict[str, Any] = {}
 
     def onEpochBegin(self, trainer: Trainer) -> None:
@@ -65,7 +65,7 @@ class WeightAverage(Callback):
         self.onValidationBegin(trainer)
 
     def exchange(self, net: Graph) -> None:
-        """Give the network the arrays that are kept here, and keep those that it had."""
+        """Exchange the parameters of the network and `arrays`."""
         params = net.params
         for path, array in self.arrays.items():
             kept = params[path].materialize().copy()

@@ -1,4 +1,4 @@
-"""Decoding: what a language model writes."""
+"""Decoding: generate text with a language model."""
 
 from puregraph.train.decoding.generate import NextToken, generate
 

@@ -1,4 +1,4 @@
-"""Generate: tokens that a language model writes behind given ones."""
+"""Generate: continue sequences of tokens with a language model."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from puregraph.core.protocols import AnyArray
     from puregraph.graph.graph import Graph
 
-NOISE = 1e-5  # of the largest score: less is no other result
+NOISE = 1e-5  # relative to the largest score: smaller differences are rounding errors
 
 
 @takes(
@@ -44,28 +44,28 @@ def generate(
     length: int | None = None,
     compile: bool = True,
 ) -> Any:
-    """`prompt`, and up to `tokens` more that `net` writes behind it, one after the other: a list of ids.
+    """Continue `prompt` by up to `tokens` tokens, one after the other. Returns the list of all ids.
 
         ids = generate(net, list(b"To be"), tokens=50, temperature=0.8)
         print(bytes(ids).decode(errors="replace"))
 
-    `net`          gives the scores (n, t, vocabulary) of the next token for tokens (n, t), such as `models.gpt`
-    `prompt`       the ids to begin with; or a list of several prompts, of any lengths: a list of lists comes back
-    `temperature`  what scores are divided by: below 1 likely tokens are likelier still, 0 always takes the likeliest
-    `topK`         draw from that many of the likeliest tokens alone; None: from all
-    `topP`         draw from the fewest likeliest tokens that have this probability together
-    `stop`         an id, or several, behind which a text ends
-    `seed`         of the draws, which each prompt has of its own: the same seed, the same text; None: another text
-    `length`       how many tokens the network sees at most; None: as many as its `Position` has, or all of them
+    `net`          a network from tokens (n, t) to scores (n, t, vocabulary) of the next token, such as `models.gpt`
+    `prompt`       the first ids; or a list of several prompts of any lengths, for which a list of lists is returned
+    `temperature`  the divisor of scores: below 1 likely tokens become likelier, 0 always takes the likeliest
+    `topK`         sample from the k likeliest tokens only; None: from all
+    `topP`         sample from the smallest set of likeliest tokens with this total probability
+    `stop`         an id, or several, that end a text
+    `seed`         seed of the samples; the generator of each prompt is separate. None: a random seed
+    `length`       the most tokens that the network sees; None: the number of its positions, or all tokens
 
-    Rows are filled up to one fixed length, so that one compiled pass serves every token: what stands behind a token
-    changes nothing in a causal network. Of texts that are longer the last `length` tokens are seen.
+    Rows are padded to one fixed length, so that one compiled pass is used for every token; in a causal network, the
+    padding after a token has no effect. Of longer texts, the network sees the last `length` tokens.
 
     Shapes    a list of ids -> a list of at most `tokens` more; a list of lists -> a list of those
     Source    Radford et al. 2019, Language Models are Unsupervised Multitask Learners; topK: Fan et al. 2018,
               arXiv:1805.04833; topP: Holtzman et al. 2020, arXiv:1904.09751, section 3.1
-    Raises    DataError for a prompt that is empty, is no list of ids, or has ids that the network gives no scores for,
-              and for a network that is no causal language model
+    Raises    DataError for a prompt that is empty, not a list of ids, or has ids outside the vocabulary, and for a
+              network that is not a causal language model
     """
     texts, isOne = promptsFrom(prompt)
     model = NextToken(net, texts, tokens, length, compile)
@@ -87,9 +87,9 @@ def generate(
 
 
 class NextToken:
-    """The scores of the next token of several texts, by passes of one fixed shape.
+    """Computes the scores of the next token of several texts, by passes of one fixed shape.
 
-    Raises    DataError for a network that gives none, and for ids that it has none for
+    Raises    DataError for a network without such scores, and for ids outside its vocabulary
     """
 
     def __init__(self, net: Module, texts: list[list[int]], tokens: int, length: int | None, compile: bool):
@@ -139,9 +139,9 @@ class NextToken:
 
 
 def promptsFrom(prompt: Any) -> tuple[list[list[int]], bool]:
-    """The ids of each text, and whether there is one text alone.
+    """Return the ids of each text, and True if the prompt is a single text.
 
-    Raises    DataError for anything but ids, or lists of ids, and where there is none
+    Raises    DataError for anything but ids or lists of ids, and for an empty prompt
     """
     if isinstance(prompt, (str, bytes)):
         raise DataError(

@@ -1,4 +1,4 @@
-"""Sampling: one token, drawn by the scores that a language model gives them."""
+"""Sampling: draw one token from the scores of a language model."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import numpy as np
 def drawToken(
     scores: np.ndarray, rng: np.random.Generator, temperature: float = 1.0, topK: int | None = None, topP: float = 1.0
 ) -> int:
-    """A token with probability softmax(scores / temperature), among the likeliest; for temperature 0 the likeliest.
+    """Draw a token with probability softmax(scores / temperature), among the likeliest; the likeliest at temperature 0.
 
-    `topK`  how many of the likeliest are drawn from; None: all
-    `topP`  the fewest likeliest are drawn from that have this probability together (the nucleus)
+    `topK`  sample from the k likeliest tokens only; None: from all
+    `topP`  sample from the smallest set of likeliest tokens with this total probability (the nucleus)
 
     Of equal scores the first token is the likelier.
 
@@ -22,6 +22,6 @@ def drawToken(
     order = np.argsort(-scores, kind="stable")[:topK]
     z = (scores[order] - scores[order[0]]) / temperature
     reached = np.exp(z).cumsum()
-    nucleus = np.searchsorted(reached, topP * reached[-1]) + 1  # how many reach it
+    nucleus = np.searchsorted(reached, topP * reached[-1]) + 1  # size of the nucleus
     reached = reached[:nucleus]
     return int(order[np.searchsorted(reached[:-1], rng.random() * reached[-1], side="right")])
