@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from puregraph.core.errors import PuregraphError, plural, show
+from puregraph.draw.charts.matrixchart import CORNER, written
 from puregraph.draw.drawing import drawGraph
 from puregraph.draw.escape import markup, preformatted
 from puregraph.graph.analysis.summary import render
@@ -69,8 +70,8 @@ def footprintHtml(footprint: Footprint) -> str:
 def confusionHtml(confusion: Confusion) -> str:
     """A confusion matrix as a table: actual classes in rows, predicted ones in columns."""
     names = confusion.names or list(map(str, range(confusion.classes)))
-    rows = [(name, *map(str, row)) for name, row in zip(names, confusion.value().tolist(), strict=True)]
-    return tableHtml(rows, ("class", *names))
+    rows = [(name, *map(written, row)) for name, row in zip(names, confusion.value().tolist(), strict=True)]
+    return tableHtml(rows, (CORNER, *names))
 
 
 def trainerHtml(trainer: Trainer) -> str:

@@ -52,8 +52,11 @@ class Figures:
         return ["epoch", "step", *row, *checked, "rate", "seconds", *added]
 
     def figures(self) -> dict[str, float]:
-        """The mean cost and the metrics of the epoch so far; on a GPU, of the batches that were read."""
-        return self.meters.known()
+        """The mean cost and the metrics of the epoch so far, without those that sort all samples, such as `RocAuc`.
+
+        On a GPU, they are those of the batches that were read.
+        """
+        return self.meters.known(isFinal=False)
 
     def speed(self) -> float:
         """Samples a second in the epoch so far."""

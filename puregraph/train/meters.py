@@ -11,7 +11,8 @@ import numpy as np
 
 from puregraph.compile.gpu.runtime.d2h import DeviceResults
 from puregraph.core import device
-from puregraph.core.errors import DataError, NotFiniteError
+from puregraph.core.errors import DataError, GraphWarning, NotFiniteError
+from puregraph.core.errors.userwarning import warnUser
 from puregraph.data import Batch
 from puregraph.data.nonfinite import blamed, named, remedy
 from puregraph.modules.costs.counted import countedIn
@@ -69,7 +70,7 @@ class Meters:
         as an attribute; without training, only if the data are not finite."""
         figures = [cost, countedIn(self.cost, batch.target[0] if batch.target else None, batch.size)]
         for metric in self.metrics:
-            figures += [metric.chosen(outputs, "outputs"), metric.chosen(batch.target, "targets")]
+            figures += metric.read(outputs, batch)
         self.samples += batch.size
         if not device.isDeviceArray(cost):
             self.count(figures, batch, location, step, batch.size)
@@ -93,8 +94,8 @@ class Meters:
         weight = float(figures[1])
         self.total += self.last * weight
         self.weight += weight
-        for metric, output, target in zip(self.metrics, figures[2::2], figures[3::2]):
-            metric.update(output, target)
+        for metric, output, target, weights in zip(self.metrics, figures[2::3], figures[3::3], figures[4::3]):
+            metric.update(output, target, *([] if weights is None else [weights]))
 
     def addShares(self, shares: list[tuple[float, float]], samples: int) -> None:
         """Add the grains of a step of `samples` samples, each with its cost and its number of values. Metrics are added
@@ -123,13 +124,19 @@ class Meters:
                 self.waiting[i] = self.waiting[i]._replace(batch=None)
 
     def row(self, prefix: str = "") -> dict[str, float]:
-        """The mean cost as `loss`, and every metric that is one number."""
+        """The mean cost as `loss`, and every metric that is one number; a warning says why one is nan."""
         self.flush()
+        for metric in self.metrics:
+            if doubt := metric.doubt():
+                warnUser(f"{prefix}{metric.name} is nan: {doubt}", GraphWarning)
         return self.known(prefix)
 
-    def known(self, prefix: str = "") -> dict[str, float]:
-        """Return the mean cost and the metrics of the batches that have been read."""
-        values = {metric.name: metric.value() for metric in self.metrics}
+    def known(self, prefix: str = "", isFinal: bool = True) -> dict[str, float]:
+        """Return the mean cost and the metrics of the batches that have been read.
+
+        Without `isFinal` metrics that sort all samples are left out.
+        """
+        values = {metric.name: metric.value() for metric in self.metrics if isFinal or not metric.gathered}
         nothing = math.nan if math.isnan(self.last) else 0.0  # 0 for batches without any counted value
         loss = self.total / self.weight if self.weight else nothing
         if hasattr(self.cost, "meanOf") and not math.isnan(self.last):

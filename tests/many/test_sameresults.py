@@ -7,7 +7,7 @@ import weakref
 import numpy as np
 import pytest
 import recipes
-from rankpool import ran
+from rankpool import ran, ranAlone
 
 from puregraph import SGD, CrossEntropy, DataError, Dropout, Linear, Sequential, Trainer
 from puregraph.core import initial
@@ -204,3 +204,24 @@ def test_a_state_that_grains_count_in_different_ways_is_refused():
     rng = np.random.default_rng(0)
     with pytest.raises(DataError, match="grains of one batch change it in different ways"):
         trainer.train(rng.standard_normal((16, 10)).astype(np.float32), np.zeros(16, int))
+
+
+GATHERED = """
+import json
+import recipes
+from puregraph import AveragePrecision, LogLoss, RocAuc
+from puregraph.distributed import world
+kinds = RocAuc(classes=4), AveragePrecision(classes=4, average="micro"), LogLoss(), RocAuc(4, thresholds=9, name="binned")
+trainer, data, target = recipes.perceptron(metrics=list(kinds))
+trainer.train(data, target, epochs=2, validation=(data[:20], target[:20]))
+figures = [{name: value for name, value in row.items() if name != "seconds"} for row in trainer.history]
+print(world().rank, json.dumps(figures))
+"""
+
+
+@pytest.mark.mpi
+def test_metrics_that_need_all_samples_are_equal_for_several_processes(tmp_path):
+    alone = rowsOf(ranAlone(1, tmp_path, GATHERED))[0]
+    found = rowsOf(ran(3, tmp_path, GATHERED))
+    assert set(found) == {0, 1, 2} and all(row == alone for row in found.values())
+    assert all(0 < row[name] < 1 for row in alone for name in ("rocauc", "averageprecision", "val rocauc", "binned"))

@@ -4,8 +4,23 @@ import numpy as np
 import pytest
 
 import puregraph
-from puregraph import BCE, MSE, SGD, Accuracy, CostSum, CrossEntropy, Graph, Linear, Module, Trainer, Validator
-from puregraph.core.errors import DataError, GraphError, ShapeError
+from puregraph import (
+    BCE,
+    MSE,
+    SGD,
+    Accuracy,
+    CostSum,
+    CrossEntropy,
+    Graph,
+    Linear,
+    Metric,
+    Module,
+    RocAuc,
+    Spearman,
+    Trainer,
+    Validator,
+)
+from puregraph.core.errors import ArgumentError, DataError, GraphError, ShapeError
 
 RNG = np.random.default_rng(3)
 X = RNG.standard_normal((12, 4)).astype(np.float32)
@@ -84,6 +99,42 @@ def test_a_validation_is_weighed_by_its_own_weights_and_metrics_are_not():
     assert row["val accuracy"] == (p.argmax(1) == LABELS).mean()
     found = Validator(made, CrossEntropy()).validate(X, LABELS, sampleWeight=WEIGHT)
     np.testing.assert_allclose(found["loss"], row["val loss"], rtol=1e-6)
+
+
+def test_a_weighted_metric_reads_the_weights_of_samples_in_training_and_validation():
+    made = net()
+    metrics = [Accuracy(), Accuracy(name="again").weighted()]
+    trainer = Trainer(made, CrossEntropy(), SGD(0.0), metrics=metrics, batchsize=5, progress="none")
+    row = trainer.train(X, LABELS, sampleWeight=WEIGHT, validation=(X, LABELS))[-1]
+    right = made(X).argmax(1) == LABELS
+    assert row["accuracy"] == row["val weighted again"] == right.mean()  # no weights there
+    np.testing.assert_allclose(row["weighted again"], (right * WEIGHT).sum() / WEIGHT.sum(), rtol=1e-6)
+    found = Validator(made, CrossEntropy(), metrics[1:]).validate(X, LABELS, sampleWeight=WEIGHT)
+    np.testing.assert_allclose(found["weighted again"], row["weighted again"], rtol=1e-6)
+
+
+def test_grains_count_weighted_metrics_alike():
+    rows = []
+    for grains in (1, 3):
+        metrics = [Accuracy().weighted(), RocAuc(classes=3).weighted()]
+        trainer = Trainer(net(), CrossEntropy(), SGD(0.0), metrics=metrics, batchsize=6, grains=grains, progress="none")
+        rows.append(trainer.train(X, LABELS, sampleWeight=WEIGHT)[-1])
+    for name in ("weighted accuracy", "weighted rocauc"):
+        np.testing.assert_allclose(rows[0][name], rows[1][name], rtol=1e-12)
+
+
+def test_a_metric_without_weights_refuses_them():
+    class Errors(Metric):
+        def share(self, prediction, target):
+            return (prediction.argmax(1) != target).sum(), len(target)
+
+    with pytest.raises(ArgumentError, match=r"Errors: takes no weights of samples; .*weight=None"):
+        Errors().weighted()
+    with pytest.raises(ArgumentError, match="Spearman: takes no weights"):
+        Spearman().update(np.zeros(3), np.zeros(3), np.ones(3))
+    for weight, words in ((-np.ones(12), "finite numbers from 0 on"), (np.ones(5), r"got shape \(5,\)")):
+        with pytest.raises(DataError, match=words):
+            Accuracy().update(np.zeros((12, 3)), LABELS, weight)
 
 
 def test_a_fraction_is_held_out_with_its_weights():

@@ -5,6 +5,7 @@ from puregraph.distributed.dataparallel.gradientexchange import GradientExchange
 from puregraph.distributed.dataparallel.grainpieces import GrainPieces
 from puregraph.distributed.dataparallel.lockedpass import LockedPass
 from puregraph.distributed.dataparallel.lockstep import GrainPass, LockStep
+from puregraph.distributed.dataparallel.metricexchange import MetricExchange
 from puregraph.distributed.dataparallel.sharedstep import Columns, SharedStep
 from puregraph.distributed.plan.dataparallelplan import DataParallelPlan, StepSplit
 from puregraph.distributed.plan.parallelplan import Mix, ParallelPlan
@@ -18,6 +19,7 @@ __all__ = [
     "GrainPass",
     "LockStep",
     "LockedPass",
+    "MetricExchange",
     "Mix",
     "ParallelPlan",
     "ShardedFootprint",

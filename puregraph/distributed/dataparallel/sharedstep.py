@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from puregraph.distributed.collectives.grains import Grains
 from puregraph.distributed.collectives.treenorm import treeNorm
 from puregraph.distributed.dataparallel.deviceexchange import exchangeFor
 from puregraph.distributed.dataparallel.lockstep import LockStep, isSynchronized
+from puregraph.distributed.dataparallel.metricexchange import MetricExchange, columnOf
 from puregraph.distributed.dataparallel.undividable import refuseUpdate
 from puregraph.distributed.sharding.shardedupdate import ShardedUpdate
 from puregraph.distributed.sharding.shardedweights import ShardedWeights, weightsFor
@@ -64,8 +64,9 @@ class SharedStep:
         self.columns = Columns(size=(), counted=(), cost=(), stop=(), ignored=(2,), reached=(len(self.params),))
         for path, state in self.states.items():
             self.columns.add(f"state {path}", state.shape)
-        for metric, name, value in metricSums(trainer.metrics):
-            self.columns.add(f"metric {metric.name} {name}", np.shape(value))
+        self.metrics = MetricExchange(trainer.metrics)
+        for metric, name, value in self.metrics.sums():
+            self.columns.add(columnOf(metric, name), np.shape(value))
         self.lockstep: LockStep | None = None
         if any(isSynchronized(module) for module in net.modules().values()):
             isCompiled = objective.compile and not any(map(isOnDevice, self.params))
@@ -79,7 +80,7 @@ class SharedStep:
         self.size = sum(batch.whole or 0 for batch in self.group)
         self.rows = np.zeros((self.grains.count, len(group), self.columns.length))
         self.before = {path: s.materialize().copy() for path, s in self.states.items()}
-        sums = [metric.state() for metric in trainer.metrics]
+        self.metrics.renew()
         self.mesh.world.label = location
         if self.weights is not None:
             self.weights.divide()
@@ -87,9 +88,8 @@ class SharedStep:
             self.learnAll()
         finally:
             self.setStates()
-            for metric, saved in zip(trainer.metrics, sums):
-                metric.restore(saved)
         self.gatherRows()
+        self.metrics.gather(self.mesh.world)
         whole = float(self.column("counted").sum())
         if whole not in (0.0, self.size):  # each gradient was divided by the size
             self.multiply(self.size / whole)
@@ -214,7 +214,11 @@ class SharedStep:
         """Fill the row of a grain of one batch, with the states that it has changed."""
         for counter in self.counters:
             counter.materialize()[...] -= self.apartOf(grain, number)
-        row = {**costRow(self, part, cost, outputs), **stateRow(self.states, self.before), "reached": reached}
+        row = {
+            **costRow(self, part, cost, outputs, grain, number),
+            **stateRow(self.states, self.before),
+            "reached": reached,
+        }
         self.fillRow(row, grain, number)
 
     def fillRow(self, row: dict[str, Any], grain: int, number: int) -> None:
@@ -255,8 +259,7 @@ class SharedStep:
         trainer.meters.addShares([(costs[g, b], counted[g, b]) for _, b, g in nonempty], self.size)
         if trainer.runState.ignored is not None:
             trainer.runState.ignored += self.column("ignored").sum((0, 1)).astype(int)
-        for metric in trainer.metrics:
-            addMetric(self.column, metric, nonempty)
+        self.metrics.merge(self.column, nonempty)
         for path, state in self.states.items():
             self.setState(path, state, nonempty)
         self.update()
@@ -308,17 +311,13 @@ def slotsOf(optimizer: Any) -> list[Any]:
     return [slot for slot in optimizer.slots if slot.param.trainable or slot.step]
 
 
-def costRow(step: SharedStep, part: Batch, cost: Any, outputs: list[Any]) -> dict[str, Any]:
+def costRow(step: SharedStep, part: Batch, cost: Any, outputs: list[Any], grain: int, number: int) -> dict[str, Any]:
     """Return the sums of cost and metrics of a grain."""
     trainer = step.trainer
     row: dict[str, Any] = {"size": part.size, "counted": step.countedIn(part), "cost": float(device.toHost(cost))}
     if trainer.runState.ignored is not None and part.target:
         row["ignored"] = int((part.target[0] == trainer.cost.ignoreIndex).sum()), part.target[0].size
-    for metric in trainer.metrics:
-        metric.reset()
-        metric.update(metric.chosen(outputs, "outputs"), metric.chosen(part.target, "targets"))
-    for metric, name, value in metricSums(trainer.metrics):
-        row[f"metric {metric.name} {name}"] = value
+    row |= step.metrics.count(part, outputs, grain, number)
     if not np.isfinite(row["cost"]):
         step.blame = remedy(part)
     return row
@@ -336,17 +335,6 @@ def stateRow(states: dict[str, Any], before: dict[str, Any]) -> dict[str, Any]:
     return row
 
 
-def addMetric(column: Any, metric: Any, taken: list[tuple[int, int, int]]) -> None:
-    """Add the sums of all grains to a metric; a bool is true if it holds for all."""
-    sums = metric.state()
-    for name, before in sums.items():
-        rows, dtype = column(f"metric {metric.name} {name}"), np.asarray(before).dtype
-        for _, b, g in taken:
-            value = rows[g, b].astype(dtype)
-            sums[name] = before = before and bool(value) if dtype == np.bool_ else before + value
-    metric.restore(sums)
-
-
 class Columns:
     """The position of each named column in a row, and its shape."""
 
@@ -360,15 +348,3 @@ class Columns:
         """Append a named column of this shape."""
         begin, self.length = self.length, self.length + int(np.prod(shape))
         self.spans[name] = slice(begin, self.length), shape
-
-
-def metricSums(metrics: list[Any]) -> Iterator[tuple[Any, str, Any]]:
-    """Yield each metric with the name and value of each of its running sums.
-
-    Raises    DataError for a sum that cannot be added over grains
-    """
-    for metric in metrics:
-        for name, value in metric.state().items():
-            if np.asarray(value).dtype.kind not in "biuf":
-                raise DataError(f"{metric.name}: wanted sums of numbers, which grains can add to, got {value!r:.60}")
-            yield metric, name, value

@@ -134,7 +134,7 @@ class PipelineStep(SharedStep):
         row = stateRow({p: s for p, s in self.states.items() if self.stateHomes.get(p) == stage}, self.before)
         if stage == self.stages - 1:
             cost, shown = self.objective.parted(outputs)
-            row |= costRow(self, part, cost, shown)
+            row |= costRow(self, part, cost, shown, grain, number)
         self.fillRow(row, grain, number)
 
     def learnt(self, stage: int, unit: int, gradients: dict[int, Any]) -> None:

@@ -6,7 +6,7 @@ import copy
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from puregraph.core.arguments import FilePath, ModuleLike, Positive, Text, optional, takes
+from puregraph.core.arguments import FilePath, ModuleLike, Positive, Text, choice, optional, takes
 from puregraph.core.errors import DataError
 from puregraph.draw.charts.chart import Chart
 from puregraph.draw.charts.curvechart import CurveChart, Panel
@@ -63,16 +63,19 @@ def plotHistory(history: History, path: StrPath | None = None) -> Chart:
     return saved(CurveChart(panels), path)
 
 
-@takes(path=optional(FilePath))
-def plotConfusion(confusion: Confusion, path: StrPath | None = None, names: Sequence[str] | None = None) -> Chart:
+@takes(path=optional(FilePath), over=optional(choice("actual", "predicted", "all")))
+def plotConfusion(
+    confusion: Confusion, path: StrPath | None = None, names: Sequence[str] | None = None, over: str | None = None
+) -> Chart:
     """Plot the matrix of a Confusion: a row for each actual class, a column for each predicted one, shaded by fraction.
 
     `names` are the names of the classes, by default those of the Confusion, or else their numbers. `path` is a file for
-    the picture.
+    the picture. `over` has fractions of each "actual" or "predicted" class, or of "all", in place of counts.
 
     Raises    ArgumentError for another number of names, or for a file if matplotlib is not installed
     """
-    return saved(MatrixChart(confusion.value(), confusion.names if names is None else names), path)
+    matrix = confusion.value() if over is None else confusion.normalised(over)
+    return saved(MatrixChart(matrix, confusion.names if names is None else names), path)
 
 
 @takes(total=optional(Positive), path=optional(FilePath))

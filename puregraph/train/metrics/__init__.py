@@ -4,15 +4,27 @@ from puregraph.train.metrics.accuracy import Accuracy
 from puregraph.train.metrics.classagreement import DiceScore, Kappa, Matthews, MeanIoU
 from puregraph.train.metrics.classcounts import ClassCounts
 from puregraph.train.metrics.confusion import Confusion
+from puregraph.train.metrics.curveareas import AveragePrecision, RocAuc
 from puregraph.train.metrics.f1 import F1
+from puregraph.train.metrics.gatheredmetric import GatheredMetric
+from puregraph.train.metrics.logloss import LogLoss, Perplexity
 from puregraph.train.metrics.mae import MAE
 from puregraph.train.metrics.metric import Metric
 from puregraph.train.metrics.precision import Precision
+from puregraph.train.metrics.rankingmetric import RankingMetric
 from puregraph.train.metrics.recall import Recall
 from puregraph.train.metrics.regression import MAPE, R2, RMSE, ExplainedVariance, Pearson, SquaredError
+from puregraph.train.metrics.spearman import Spearman
 from puregraph.train.metrics.topk import TopK
 
 __all__ = [
+    "AveragePrecision",
+    "GatheredMetric",
+    "LogLoss",
+    "Perplexity",
+    "RankingMetric",
+    "RocAuc",
+    "Spearman",
     "Accuracy",
     "ClassCounts",
     "Confusion",

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from puregraph.core import device
 from puregraph.core.arguments import Number, Whole, optional, takes
-from puregraph.train.metrics.metric import Metric, decisions, isOneHot, labelled
+from puregraph.train.metrics.metric import Metric, decisions, isOneHot, labelled, perPosition, size, total
 
 if TYPE_CHECKING:
     from typing import Any
+
+    from puregraph.core.protocols import AnyArray
 
 
 class Accuracy(Metric):
@@ -38,28 +39,33 @@ class Accuracy(Metric):
         super().reset()
         self.decisions, self.isOneHot = np.zeros(2), True  # targets of the predictions' shape, as yes and no
 
-    def update(self, prediction: np.ndarray, target: np.ndarray) -> None:
-        prediction, target = device.toHost(prediction), device.toHost(target)
-        if prediction.shape == target.shape:
-            self.isOneHot = self.isOneHot and isOneHot(target, self.axis)
-            self.decisions += self.agreements(prediction, target)
+    def update(self, prediction: AnyArray, target: AnyArray, weight: AnyArray | None = None) -> None:
+        x, t, *weights = self.onHost(prediction, target, weight)
+        if x.shape == t.shape:
+            self.isOneHot = self.isOneHot and isOneHot(t, self.axis)
+            self.decisions += self.agreements(x, t, *weights)
             if not self.isOneHot:
                 return
-        self.sums += self.share(prediction, target)
+        self.sums += self.share(x, t, *weights)
 
     def value(self) -> float:
         right, count = self.sums if self.isOneHot else self.decisions
         return float(right / count) if count else float("nan")
 
-    def share(self, prediction: np.ndarray, target: np.ndarray) -> tuple[float, float]:
-        rows, labels = labelled(prediction, target, self)
+    def share(
+        self, prediction: np.ndarray, target: np.ndarray, weight: np.ndarray | None = None
+    ) -> tuple[float, float]:
+        rows, labels, weights = labelled(prediction, target, self, weight)
         labelScores = np.take_along_axis(rows, labels[:, None], -1)[:, 0]
-        return np.sum((rows.argmax(-1) == labels) & ~np.isnan(labelScores)), len(labels)
+        return total((rows.argmax(-1) == labels) & ~np.isnan(labelScores), weights), size(labels, weights)
 
-    def agreements(self, prediction: np.ndarray, target: np.ndarray) -> tuple[float, float]:
+    def agreements(
+        self, prediction: np.ndarray, target: np.ndarray, weight: np.ndarray | None = None
+    ) -> tuple[float, float]:
         """Count the correct yes-or-no decisions, and all decisions."""
         taken, there = decisions(prediction, target, self)
-        return np.sum((taken == there) & ~np.isnan(prediction)), target.size
+        weights = perPosition(weight, target.shape, self.name)
+        return total((taken == there) & ~np.isnan(prediction), weights), size(target, weights)
 
     def state(self) -> dict[str, object]:
         return {**super().state(), "decisions": self.decisions.copy(), "isOneHot": self.isOneHot}

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from puregraph.core import device
 from puregraph.core.arguments import Natural, Number, Positive, Whole, choice, optional, takes
 from puregraph.core.errors import ArgumentError, DataError
-from puregraph.train.metrics.metric import Metric, decisions, isOneHot, labelled
+from puregraph.train.metrics.metric import Metric, decisions, isOneHot, labelled, perPosition
 
 if TYPE_CHECKING:
     from typing import Any
+
+    from puregraph.core.protocols import AnyArray
 
 
 class ClassCounts(Metric):
@@ -62,20 +63,21 @@ class ClassCounts(Metric):
         self.sums = np.zeros((2, rows or 1, 4))  # as classes, as decisions; both, taken, there are, positions
         self.isOneHot = True  # all targets of the shape of the predictions
 
-    def update(self, prediction: np.ndarray, target: np.ndarray) -> None:
-        prediction, target = device.toHost(prediction), device.toHost(target)
-        if prediction.shape == target.shape:
-            self.isOneHot = self.isOneHot and isOneHot(target, self.axis)
-            self.sums[1] += self.counts(*(self.rows(x) for x in decisions(prediction, target, self)))
+    def update(self, prediction: AnyArray, target: AnyArray, weight: AnyArray | None = None) -> None:
+        x, t, *weights = self.onHost(prediction, target, weight)
+        if x.shape == t.shape:
+            self.isOneHot = self.isOneHot and isOneHot(t, self.axis)
+            spread = [self.rows(np.asarray(perPosition(w, t.shape, self.name))) for w in weights]
+            self.sums[1] += self.counts(*(self.rows(y) for y in decisions(x, t, self)), *spread)
             if not self.isOneHot:
                 return
-        self.sums[0] += self.share(prediction, target)
+        self.sums[0] += self.share(x, t, *weights)
 
-    def share(self, prediction: np.ndarray, target: np.ndarray) -> np.ndarray:
-        x, labels = labelled(prediction, target, self)
+    def share(self, prediction: np.ndarray, target: np.ndarray, weight: np.ndarray | None = None) -> np.ndarray:
+        x, labels, weights = labelled(prediction, target, self, weight)
         columns = np.arange(x.shape[-1])
         taken = (x.argmax(-1)[:, None] == columns) & ~np.isnan(x).any(-1, keepdims=True)
-        return self.counts(taken, labels[:, None] == columns)
+        return self.counts(taken, labels[:, None] == columns, None if weights is None else weights[:, None])
 
     def rows(self, x: np.ndarray) -> np.ndarray:
         """Positions, each with its classes; one class where there is no such axis."""
@@ -83,13 +85,13 @@ class ClassCounts(Metric):
             return x.reshape(-1, 1)
         return np.moveaxis(x, self.axis, -1).reshape(-1, x.shape[self.axis])
 
-    def counts(self, taken: np.ndarray, there: np.ndarray) -> np.ndarray:
-        """Return the counts of positions, from their predicted and actual classes."""
+    def counts(self, taken: np.ndarray, there: np.ndarray, weight: np.ndarray | None = None) -> np.ndarray:
+        """Return the counts of positions, or the sums of their weights, from their predicted and actual classes."""
         if taken.shape[-1] == 1:  # a single logit: no and yes
             taken, there = (np.concatenate([~x, x], axis=-1) for x in (taken, there))
         count = taken.shape[-1]
-        columns = [(taken & there).sum(0), taken.sum(0), there.sum(0), np.full(count, len(taken))]
-        byClass = np.stack(columns, axis=-1).astype(np.float64)
+        columns = np.stack([taken & there, taken, there, np.ones_like(taken)], axis=-1)
+        byClass = (columns if weight is None else columns * weight[..., None]).sum(0).astype(np.float64)
         if self.classes is not None and count != self.classes:
             raise DataError(f"{self.name}: wanted predictions of {self.classes} classes, got {count}")
         if self.average == "macro":

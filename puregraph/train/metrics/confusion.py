@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from puregraph.core.arguments import Number, Positive, Whole, optional, takes
+from puregraph.core.arguments import Number, Positive, Whole, choice, optional, takes
 from puregraph.core.errors import ArgumentError, DataError
 from puregraph.core.late import Late
-from puregraph.train.metrics.metric import Metric, decisions, labelled
+from puregraph.train.metrics.metric import Metric, decisions, labelled, perPosition
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,7 +22,8 @@ class Confusion(Metric):
     classes in tables and pictures. A single logit with targets 0 and 1 of its shape, as `BCE` takes them, has two
     classes: no, and yes above the `threshold`, 0 for logits and 0.5 for probabilities.
 
-    `precision()`, `recall()` and `f1()` are computed from it, one number per class; nan for a class without any.
+    `normalised()` gives fractions. `precision()`, `recall()` and `f1()` are computed from it, one number per class;
+    nan for a class without any.
 
     Raises    DataError if predictions and targets do not fit, or a label is not a class; ArgumentError for another
               number of names than of classes
@@ -49,23 +50,40 @@ class Confusion(Metric):
         super().__init__(which, name)
 
     def reset(self) -> None:
-        self.sums = np.zeros((self.classes, self.classes), np.int64)
+        self.sums = np.zeros((self.classes, self.classes), np.float64 if self.isWeighted else np.int64)
 
-    def share(self, prediction: np.ndarray, target: np.ndarray) -> np.ndarray:
+    def share(self, prediction: np.ndarray, target: np.ndarray, weight: np.ndarray | None = None) -> np.ndarray:
         isYes = prediction.shape == target.shape and (target.ndim == 1 or target.shape[self.axis] == 1)
         if isYes and self.classes == 2:
             taken, labels = (x.reshape(-1).astype(np.int64) for x in decisions(prediction, target, self))
+            spread = perPosition(weight, target.shape, self.name)
+            weights = None if spread is None else spread.reshape(-1)
         else:
-            rows, labels = labelled(prediction, target, self)
+            rows, labels, weights = labelled(prediction, target, self, weight)
             taken = rows.argmax(-1)
             if rows.shape[-1] != self.classes:
                 raise DataError(f"{self.name}: wanted predictions of {self.classes} classes, got {rows.shape[-1]}")
-        pairs = np.bincount(labels * self.classes + taken, minlength=self.classes**2)
+        pairs = np.bincount(labels * self.classes + taken, weights, minlength=self.classes**2)
         return pairs.reshape(self.classes, self.classes)
 
     def value(self) -> np.ndarray:
         """The matrix so far, in an array of its own."""
         return self.sums.copy()
+
+    @takes(over=choice("actual", "predicted", "all"))
+    def normalised(self, over: str = "actual") -> np.ndarray:
+        """Return the matrix as fractions of each actual class (a row), each predicted class (a column) or all samples.
+
+        It is 0 for a class without any.
+
+        >>> confusion = Confusion(2)
+        >>> confusion.update(np.array([[2.0, 1.0], [0.0, 1.0], [0.0, 1.0]]), np.array([0, 1, 0]))
+        >>> confusion.normalised()
+        array([[0.5, 0.5],
+               [0. , 1. ]])
+        """
+        sums = self.sums.sum({"actual": 1, "predicted": 0, "all": None}[over], keepdims=True)
+        return np.divide(self.sums, sums, out=np.zeros(self.sums.shape), where=sums > 0)
 
     def precision(self) -> np.ndarray:
         """Return the precision of each class: the fraction of its predictions that are correct."""

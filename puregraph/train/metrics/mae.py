@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from puregraph.core.errors import DataError
-from puregraph.train.metrics.metric import Metric
+from puregraph.train.metrics.metric import Metric, numbers, size, total
 
 
 class MAE(Metric):
@@ -17,7 +16,8 @@ class MAE(Metric):
     better = "min"
     comparesValues = True
 
-    def share(self, prediction: np.ndarray, target: np.ndarray) -> tuple[float, float]:
-        if prediction.shape != target.shape:
-            raise DataError(f"{self.name}: wanted targets of shape {prediction.shape}, got {target.shape}")
-        return np.abs(prediction.astype(np.float64) - target).sum(), target.size
+    def share(
+        self, prediction: np.ndarray, target: np.ndarray, weight: np.ndarray | None = None
+    ) -> tuple[float, float]:
+        x, t, weights = numbers(prediction, target, self, weight)
+        return total(np.abs(x - t), weights), size(t, weights)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from inspect import signature
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -10,17 +11,23 @@ from puregraph.core import device
 from puregraph.core.arguments import Natural, Text, optional, takes
 from puregraph.core.base.dtype import isFloating
 from puregraph.core.base.keywords import ChecksKeywords
-from puregraph.core.errors import DataError, show
+from puregraph.core.errors import ArgumentError, DataError, show
 from puregraph.ops.gather.labels import labelFault, positionOf
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from puregraph.core.protocols import AnyArray
+    from puregraph.data import Batch
+
+
+M = TypeVar("M", bound="Metric")
 
 
 class Metric(ChecksKeywords):
     """A ratio of two sums, to which every batch adds; a subclass says what it adds.
+
+    `weighted()` makes it a weighted mean, if `share` takes the weights of samples as a third argument.
 
     `which`   the output and the target it looks at, where there are several
     `name`    what it is called in the history; by default its class in lower case
@@ -30,6 +37,8 @@ class Metric(ChecksKeywords):
     better = "max"
     comparesValues = False  # whether predictions are to be near the targets, so that logits make no sense
     target: int | None = None  # which target it looks at, if not that of its output
+    isWeighted = False  # whether it reads the sampleWeight of a Trainer or Validator
+    gathered: tuple[str, ...] = ()  # names of arrays in state() that grow with the samples
 
     @takes(which=Natural, name=optional(Text))
     def __init__(self, which: int = 0, name: str | None = None):
@@ -41,19 +50,58 @@ class Metric(ChecksKeywords):
         """Begin anew."""
         self.sums: np.ndarray = np.zeros(2)
 
-    def update(self, prediction: np.ndarray, target: np.ndarray) -> None:
-        """Add a batch of predictions and their targets; arrays on a GPU are copied to the host."""
-        added = self.share(device.toHost(prediction), device.toHost(target))
+    def weighted(self: M) -> M:
+        """Weight samples by the `sampleWeight` of a Trainer or Validator; return the metric, named "weighted ...".
+
+        A sample counts 1 where there are no weights, as in the cost.
+
+        Raises    ArgumentError for a metric that is not defined with weights
+        """
+        self.needWeights()
+        if not self.isWeighted:
+            self.isWeighted, self.name = True, f"weighted {self.name}"
+            self.reset()
+        return self
+
+    def needWeights(self) -> None:
+        """Refuse weights for a metric that takes none."""
+        if not all("weight" in signature(method).parameters for method in (self.update, self.share)):
+            raise ArgumentError(
+                f"{type(self).__name__}: takes no weights of samples; one of your own does with "
+                "share(self, prediction, target, weight=None)"
+            )
+
+    def update(self, prediction: AnyArray, target: AnyArray, weight: AnyArray | None = None) -> None:
+        """Add a batch of predictions and their targets; arrays on a GPU are copied to the host.
+
+        `weight` has a number for each sample, or for each position of the targets.
+        """
+        added = self.share(*self.onHost(prediction, target, weight))
         if np.shape(added) != self.sums.shape:  # one number would be added to both sums
             got = f"{added!r:.60}" if np.ndim(added) == 0 else f"shape {np.shape(added)}"
             wanted = "two sums, such as how many are right and of how many"
             wanted = wanted if self.sums.shape == (2,) else f"sums of shape {self.sums.shape}"
             raise DataError(f"{self.name}: wanted share(prediction, target) to give {wanted}, got {got}")
-        self.sums += added
+        self.sums = self.sums + added
 
-    def share(self, prediction: np.ndarray, target: np.ndarray) -> ArrayLike:
-        """Return the sums that a batch adds: numerator and denominator."""
+    def onHost(self, prediction: AnyArray, target: AnyArray, weight: AnyArray | None) -> list[np.ndarray]:
+        """Return predictions, targets and, if there are any, weights as numpy arrays."""
+        if weight is None:
+            return [device.toHost(prediction), device.toHost(target)]
+        self.needWeights()
+        return [device.toHost(prediction), device.toHost(target), checkedWeight(device.toHost(weight), self.name)]
+
+    def share(self, *arrays: Any, **options: Any) -> ArrayLike:
+        """Return the sums that a batch adds: numerator and denominator; written as share(prediction, target).
+
+        With a third argument, weight=None, the metric takes weights of samples.
+        """
         raise NotImplementedError(f"{type(self).__name__} counts nothing: write share(self, prediction, target)")
+
+    def read(self, outputs: list[Any], batch: Batch) -> list[Any]:
+        """Return the arguments of `update` for a batch: output, target, and the weights for a weighted metric."""
+        weight = batch.target[-1] if self.isWeighted and batch.isWeighed else None
+        return [self.chosen(outputs, "outputs"), self.chosen(batch.target, "targets"), weight]
 
     def chosen(self, arrays: list[Any], what: str) -> AnyArray:
         """Return the output or target that this metric uses; `what` is "outputs" or "targets"."""
@@ -73,14 +121,30 @@ class Metric(ChecksKeywords):
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from saved sums."""
-        self.sums = np.array(state["sums"], self.sums.dtype).reshape(self.sums.shape)
+        dtype = np.result_type(self.sums, np.asarray(state["sums"]))  # counts that were weighted are floats
+        self.sums = np.array(state["sums"], dtype).reshape(self.sums.shape)
+
+    def merge(self, state: dict[str, Any]) -> None:
+        """Add the counts of another metric of this kind, from its `state`: numbers add up, of bools both hold."""
+        merged = self.state()
+        for name, value in state.items():
+            before: Any = merged[name]
+            isFlag = np.asarray(before).dtype == np.bool_
+            merged[name] = before and bool(value) if isFlag else before + value
+        self.restore(merged)
+
+    def doubt(self) -> str:
+        """Return why the figure is nan although samples were counted; empty if it is a number."""
+        return ""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name} = {self.value()})"
 
 
-def labelled(prediction: np.ndarray, target: np.ndarray, metric: Any) -> tuple[np.ndarray, np.ndarray]:
-    """(predictions, labels) of the positions that count, a row of classes and a number of one for each.
+def labelled(
+    prediction: np.ndarray, target: np.ndarray, metric: Any, weight: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    """(predictions, labels, weights) of the positions that count: a row of classes and a number of one for each.
 
     Targets are labels, or one-hot: for each position zeros and one 1.
 
@@ -99,11 +163,48 @@ def labelled(prediction: np.ndarray, target: np.ndarray, metric: Any) -> tuple[n
     fault = labelFault(target, prediction.shape[axis], metric.ignore, "ignore")
     if fault:
         raise DataError(f"{metric.name}: {fault}")
-    rows = np.moveaxis(prediction, axis, -1)
+    rows, weights = np.moveaxis(prediction, axis, -1), perPosition(weight, target.shape, metric.name)
     if metric.ignore is None:
-        return rows.reshape(-1, rows.shape[-1]), target.reshape(-1).astype(np.int64)
+        flat = None if weights is None else weights.reshape(-1)
+        return rows.reshape(-1, rows.shape[-1]), target.reshape(-1).astype(np.int64), flat
     counts = target != metric.ignore
-    return rows[counts], target[counts].astype(np.int64)
+    return rows[counts], target[counts].astype(np.int64), None if weights is None else weights[counts]
+
+
+def checkedWeight(weight: np.ndarray, name: str) -> np.ndarray:
+    """Return weights of samples as float64.
+
+    Raises    DataError for weights that are not finite numbers from 0 on
+    """
+    if weight.dtype.kind not in "biuf" or not (np.isfinite(weight) & (weight >= 0)).all():
+        raise DataError(f"{name}: wanted weights of finite numbers from 0 on, got {weight!r:.80}")
+    return weight.astype(np.float64)
+
+
+def perPosition(weight: np.ndarray | None, shape: tuple[int, ...], name: str) -> np.ndarray | None:
+    """Return the weight of each position, from one for each sample or for the leading axes of the positions.
+
+    Raises    DataError for weights of another shape
+    """
+    if weight is None:
+        return None
+    if weight.ndim == 0 or weight.shape != shape[: weight.ndim]:
+        raise DataError(f"{name}: wanted a weight for each sample of targets {show(shape)}, got shape {weight.shape}")
+    return np.broadcast_to(weight.reshape(weight.shape + (1,) * (len(shape) - weight.ndim)), shape)
+
+
+def total(values: np.ndarray, weight: np.ndarray | None) -> Any:
+    """The sum of values, times their weights if there are any; a weight of 0 leaves out infinity and nan."""
+    return (
+        values.sum()
+        if weight is None
+        else np.multiply(values, weight, where=weight > 0, out=np.zeros(values.shape)).sum()
+    )
+
+
+def size(values: np.ndarray, weight: np.ndarray | None) -> Any:
+    """The number of values, or the sum of their weights."""
+    return values.size if weight is None else weight.sum()
 
 
 def decisions(prediction: np.ndarray, target: np.ndarray, metric: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -121,6 +222,30 @@ def decisions(prediction: np.ndarray, target: np.ndarray, metric: Any) -> tuple[
             f"got {target[first]}{positionOf(first)}; {hint}"
         )
     return prediction > metric.threshold, target > 0.5
+
+
+def numbers(
+    prediction: np.ndarray, target: np.ndarray, metric: Metric, weight: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    """(predictions, targets, weights) of a regression in float64, flat.
+
+    Raises    DataError if predictions and targets differ in shape: nothing is broadcast
+    """
+    if prediction.shape != target.shape:
+        raise DataError(f"{metric.name}: wanted targets of shape {prediction.shape}, got {target.shape}")
+    weights = perPosition(weight, target.shape, metric.name)
+    x, t = (values.reshape(-1).astype(np.float64) for values in (prediction, target))
+    return x, t, None if weights is None else weights.reshape(-1)
+
+
+def needNotNan(values: np.ndarray, name: str, what: str = "predictions") -> None:
+    """Refuse nan, which has no order.
+
+    Raises    DataError naming its position
+    """
+    if values.dtype.kind == "f" and np.isnan(values).any():
+        first = tuple(np.argwhere(np.isnan(values))[0].tolist())
+        raise DataError(f"{name}: wanted {what} that are numbers, got nan{positionOf(first)}")
 
 
 def isOneHot(target: np.ndarray, axis: int) -> bool:

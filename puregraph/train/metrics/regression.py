@@ -2,42 +2,85 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from puregraph.core.errors import DataError
-from puregraph.train.metrics.metric import Metric
+from puregraph.train.metrics.metric import Metric, numbers, size, total
+
+if TYPE_CHECKING:
+    from puregraph.core.protocols import AnyArray
 
 
-class _ErrorSums(Metric):
-    """The sums from which all of these are made: of 1, e, e^2, t, t^2, x, x^2 and x t, with e = x - t."""
+class _CentralSums(Metric):
+    """A figure of the weight n, the means of e = x - t, t and x, and the sums of squares and products about them.
+
+    Sums of two parts are joined without subtracting large sums, so that a mean far from 0 costs no digits.
+
+    Source    Chan, Golub, LeVeque 1983, Algorithms for Computing the Sample Variance, The American Statistician 37
+    """
+
+    comparesValues = True
+
+    def reset(self) -> None:
+        self.sums = np.zeros(8)  # n, the means of e, t and x, the central sums of e e, t t, x x and x t
+
+    def update(self, prediction: AnyArray, target: AnyArray, weight: AnyArray | None = None) -> None:
+        self.merge({"sums": self.share(*self.onHost(prediction, target, weight))})
+
+    def share(self, prediction: np.ndarray, target: np.ndarray, weight: np.ndarray | None = None) -> np.ndarray:
+        x, t, weights = numbers(prediction, target, self, weight)
+        n = size(t, weights)
+        if not n:
+            return np.zeros(8)
+        values = np.stack([x - t, t, x])
+        w = np.ones(t.size) if weights is None else weights
+        means = values @ w / n
+        e, t, x = values - means[:, None]
+        return np.array([n, *means, *(np.sum(w * y) for y in (e * e, t * t, x * x, x * t))])
+
+    def merge(self, state: dict[str, Any]) -> None:
+        other = np.asarray(state["sums"], np.float64)
+        n = self.sums[0] + other[0]
+        if not n:
+            return
+        e, t, x = shift = other[1:4] - self.sums[1:4]
+        between = np.array([e * e, t * t, x * x, x * t]) * (self.sums[0] * other[0] / n)
+        means = self.sums[1:4] + shift * (other[0] / n)
+        self.sums = np.concatenate([[n], means, self.sums[4:] + other[4:] + between])
+
+    def value(self) -> float:
+        n = self.sums[0]
+        if not n:
+            return float("nan")
+        with np.errstate(divide="ignore", invalid="ignore"):
+            means, products = self.sums[1:4], self.sums[4:] / n
+            rounding = 8 * np.finfo(np.float64).eps * np.abs(means)
+            products[:3] *= products[:3] > rounding**2  # what rounding leaves of equal values is no variance
+            return float(self.figure(*means, *products))
+
+    def doubt(self) -> str:
+        return "values that are all equal have no variance" if self.sums[0] and np.isnan(self.value()) else ""
+
+    def figure(self, e: float, t: float, x: float, ee: float, tt: float, xx: float, xt: float) -> Any:
+        """The figure from the means of e, t and x, and the means of their squares and products about these."""
+        raise NotImplementedError(f"{type(self).__name__} is no figure: write figure(self, e, t, x, ee, tt, xx, xt)")
+
+
+class _MeanSquare(Metric):
+    """The mean of (x - t)^2."""
 
     better = "min"
     comparesValues = True
 
-    def reset(self) -> None:
-        self.sums = np.zeros(8)
-
-    def share(self, prediction: np.ndarray, target: np.ndarray) -> np.ndarray:
-        if prediction.shape != target.shape:
-            raise DataError(f"{self.name}: wanted targets of shape {prediction.shape}, got {target.shape}")
-        x, t = prediction.astype(np.float64), target.astype(np.float64)
-        e = x - t
-        return np.array([e.size, *(y.sum() for y in (e, e * e, t, t * t, x, x * x, x * t))])
-
-    def value(self) -> float:
-        if not self.sums[0]:
-            return float("nan")
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return float(self.figure(self.sums[0], *self.sums[1:] / self.sums[0]))
-
-    def figure(self, n: float, *means: float) -> Any:
-        """The figure from the number of elements and the means of e, e^2, t, t^2, x, x^2 and x t."""
-        raise NotImplementedError(f"{type(self).__name__} is no figure: write figure(self, n, *means)")
+    def share(
+        self, prediction: np.ndarray, target: np.ndarray, weight: np.ndarray | None = None
+    ) -> tuple[float, float]:
+        x, t, weights = numbers(prediction, target, self, weight)
+        return total((x - t) ** 2, weights), size(t, weights)
 
 
-class SquaredError(_ErrorSums):
+class SquaredError(_MeanSquare):
     """The mean of (x - t)^2 over all elements.
 
     Raises    DataError if predictions and targets differ in shape: nothing is broadcast
@@ -48,11 +91,8 @@ class SquaredError(_ErrorSums):
     2.0
     """
 
-    def figure(self, n: float, *means: float) -> Any:
-        return means[1]
 
-
-class RMSE(_ErrorSums):
+class RMSE(_MeanSquare):
     """The root of the mean of (x - t)^2 over all elements, in the unit of the targets.
 
     Raises    DataError if predictions and targets differ in shape: nothing is broadcast
@@ -63,11 +103,11 @@ class RMSE(_ErrorSums):
     2.1213
     """
 
-    def figure(self, n: float, *means: float) -> Any:
-        return np.sqrt(means[1])
+    def value(self) -> float:
+        return float(np.sqrt(super().value()))
 
 
-class R2(_ErrorSums):
+class R2(_CentralSums):
     """r2 = 1 - sum (x - t)^2 / sum (t - mean t)^2 over all elements: 1 is perfect, 0 as good as the mean of targets.
 
     It is nan where all targets are equal.
@@ -81,14 +121,12 @@ class R2(_ErrorSums):
     0.5
     """
 
-    better = "max"
-
-    def figure(self, n: float, *means: float) -> Any:
-        return 1 - means[1] / np.float64(max(means[3] - means[2] ** 2, 0.0))
+    def figure(self, e: float, t: float, x: float, ee: float, tt: float, xx: float, xt: float) -> Any:
+        return 1 - (ee + e * e) / (tt or np.nan)
 
 
-class ExplainedVariance(_ErrorSums):
-    """1 - var(x - t) / var(t) over all elements: as `R2`, but a constant error costs nothing.
+class ExplainedVariance(_CentralSums):
+    """1 - var(x - t) / var(t) over all elements: as `R2`, but a constant error costs nothing; nan for equal targets.
 
     Raises    DataError if predictions and targets differ in shape: nothing is broadcast
 
@@ -98,14 +136,14 @@ class ExplainedVariance(_ErrorSums):
     1.0
     """
 
-    better = "max"
-
-    def figure(self, n: float, *means: float) -> Any:
-        return 1 - (means[1] - means[0] ** 2) / np.float64(means[3] - means[2] ** 2)
+    def figure(self, e: float, t: float, x: float, ee: float, tt: float, xx: float, xt: float) -> Any:
+        return 1 - ee / (tt or np.nan)
 
 
-class Pearson(_ErrorSums):
+class Pearson(_CentralSums):
     """The correlation of predictions and targets, over all elements: cov(x, t) / sqrt(var(x) var(t)).
+
+    It is nan where all predictions or all targets are equal.
 
     Source    Pearson 1895, Note on Regression and Inheritance, Proceedings of the Royal Society 58
     Raises    DataError if predictions and targets differ in shape: nothing is broadcast
@@ -116,11 +154,8 @@ class Pearson(_ErrorSums):
     1.0
     """
 
-    better = "max"
-
-    def figure(self, n: float, *means: float) -> Any:
-        _, _, t, tt, x, xx, xt = means
-        return (xt - x * t) / np.sqrt(np.float64((xx - x * x) * (tt - t * t)))
+    def figure(self, e: float, t: float, x: float, ee: float, tt: float, xx: float, xt: float) -> Any:
+        return xt / np.sqrt(xx or np.nan) / np.sqrt(tt or np.nan)
 
 
 class MAPE(Metric):
@@ -137,8 +172,9 @@ class MAPE(Metric):
     better = "min"
     comparesValues = True
 
-    def share(self, prediction: np.ndarray, target: np.ndarray) -> tuple[float, float]:
-        if prediction.shape != target.shape:
-            raise DataError(f"{self.name}: wanted targets of shape {prediction.shape}, got {target.shape}")
-        x, t = prediction.astype(np.float64), target.astype(np.float64)
-        return (np.abs(x - t) / np.maximum(np.abs(t), np.finfo(np.float64).eps)).sum(), target.size
+    def share(
+        self, prediction: np.ndarray, target: np.ndarray, weight: np.ndarray | None = None
+    ) -> tuple[float, float]:
+        x, t, weights = numbers(prediction, target, self, weight)
+        relative = np.abs(x - t) / np.maximum(np.abs(t), np.finfo(np.float64).eps)
+        return total(relative, weights), size(t, weights)

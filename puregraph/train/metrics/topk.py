@@ -7,7 +7,7 @@ import numpy as np
 from puregraph.core.arguments import Positive, Whole, optional, takes
 from puregraph.core.errors import DataError
 from puregraph.core.tracer import arrayLike
-from puregraph.train.metrics.metric import Metric, labelled
+from puregraph.train.metrics.metric import Metric, labelled, size, total
 
 
 class TopK(Metric):
@@ -31,11 +31,13 @@ class TopK(Metric):
         super().__init__(which, f"top{k}" if name is None else name)
         self.k, self.axis, self.ignore = k, axis, ignore
 
-    def share(self, prediction: np.ndarray, target: np.ndarray) -> tuple[float, float]:
-        x, labels = labelled(prediction, target, self)
+    def share(
+        self, prediction: np.ndarray, target: np.ndarray, weight: np.ndarray | None = None
+    ) -> tuple[float, float]:
+        x, labels, weights = labelled(prediction, target, self, weight)
         if self.k > x.shape[-1] > 0:
             raise DataError(f"{self.name}: wanted k of at most {x.shape[-1]}, the number of classes, got {self.k}")
         labelScores = np.take_along_axis(x, labels[:, None], -1)
         earlier = arrayLike(labels, np.arange(x.shape[-1])) < labels[:, None]
         above = np.sum((x > labelScores) | (x == labelScores) & earlier, axis=-1)
-        return np.sum((above < self.k) & ~np.isnan(labelScores[:, 0])), len(labels)
+        return total((above < self.k) & ~np.isnan(labelScores[:, 0]), weights), size(labels, weights)
