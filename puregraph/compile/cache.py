@@ -20,7 +20,7 @@ from puregraph.graph.module import shapesOf
 if TYPE_CHECKING:
     from puregraph.optimizers.optimizer import Optimizer
 
-SOON = 4  # the first shapes, compiled at once; a later shape is compiled when it comes a second time
+SOON = 4  # this many shapes are compiled at first use, later ones when they come a second time
 MOST = 32  # maximum number of programs kept
 UNUSED = 16 * MOST  # a program unused for this many batches may be replaced
 KNOWN = 4096  # maximum number of shapes whose uses are counted

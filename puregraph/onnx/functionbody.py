@@ -72,7 +72,7 @@ def bodyFrom(function: Any) -> FunctionBody:
 def bodyOf(domain: str, proto: Any, opset: int, inputs: list[Any]) -> FunctionBody | None:
     """The standard's function body of an operator; None if it has none.
 
-    The types of the inputs may choose among several ways.
+    If there are several, the types of the inputs decide.
     """
     from onnx import FunctionProto, defs
 

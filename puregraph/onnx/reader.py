@@ -79,7 +79,7 @@ def fromOnnx(
 ) -> Graph:
     """The Graph of an ONNX model: ordinary modules, named as in the file.
 
-    The graph is in evalMode: a Trainer trains it as it is, a loop of one's own calls `graph.trainMode()` first.
+    The graph is in evalMode: a Trainer trains it as it is; your own loop must call `graph.trainMode()` first.
 
     `model`     a path, or a ModelProto
     `shapes`    of inputs by name, replacing the declared ones: sizes, symbols such as "N", or expressions

@@ -49,7 +49,7 @@ def patternsFor(kinds: set[str]) -> Known:
 def recognized(op: Any, value: Any, known: Known) -> Any:
     """The output of one module that replaces the nodes of a value; None if no pattern matches.
 
-    It has the shape and dtype of the value, and no value inside of the pattern is read by others.
+    It has the shape and dtype of the value, and no value inside the pattern has other readers.
     """
     if not known or value.origin.type not in ARITHMETIC and value.origin.type not in known:
         return None

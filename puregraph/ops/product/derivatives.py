@@ -144,7 +144,7 @@ def einsumRule(
 
 @op(np.linalg.norm).vjp
 def normRule(g, y, x, ord=None, axis=None):
-    """y = sqrt sum x^2: dx = g x / y, and 0 where y is, as in torch; y = sum |x| of vectors: dx = g sign x."""
+    """y = sqrt sum x^2: dx = g x / y, and 0 where y is 0, as in torch; y = sum |x| of vectors: dx = g sign x."""
     isVector = (x.ndim if axis is None else len(listOf(axis))) == 1
     if ord == 1 and isVector:
         return spread(g, x, axis) * np.sign(x)

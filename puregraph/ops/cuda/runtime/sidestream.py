@@ -11,7 +11,7 @@ class SideStream:
 
     A capture that ends while the stream is forked and not joined is an error of CUDA.
 
-    `stream`  CuPy's
+    `stream`  the CuPy stream
     """
 
     def __init__(self) -> None:

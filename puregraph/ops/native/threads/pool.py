@@ -164,7 +164,7 @@ def threadPool() -> Workers:
 
 
 def setThreads(count: int) -> None:
-    """Set the number of threads that run tasks, with the calling one. Results do not depend on it."""
+    """Set the number of threads that run tasks, including the calling one. Results do not depend on it."""
     want(count)
     if POOLS:
         POOLS[0].setCount(count)

@@ -68,7 +68,7 @@ class Workers:
         self.words[workerloop.PATIENCE] = round(patience * self.rate)
 
     def setCount(self, count: int) -> None:
-        """Set the number of threads, with the calling one."""
+        """Set the number of threads, including the calling one."""
         self.stop()
         with self.lock:
             self.count = count

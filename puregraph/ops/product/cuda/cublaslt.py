@@ -140,7 +140,7 @@ class CublasLt:
 
     @property
     def version(self) -> int:
-        """Its version: 130100 is 13.1."""
+        """The library's version: 130100 is 13.1."""
         return self.c.cublasLtGetVersion()
 
 
