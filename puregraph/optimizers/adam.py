@@ -10,15 +10,15 @@ from puregraph.core.arguments import Flag, NotNegative, optional, takes
 from puregraph.core.errors import ArgumentError
 from puregraph.optimizers.optimizer import Optimizer
 
-PRODUCTS: dict[tuple[float, float], list[float]] = {}  # of NAdam's momentum, by beta1 and psi
+PRODUCTS: dict[tuple[float, float], list[float]] = {}  # products of NAdam's momentum so far, by (beta1, psi)
 
 
 class Adam(Optimizer):
     """m = beta1 m + (1 - beta1) g,   v = beta2 v + (1 - beta2) g^2
     w = w - rate (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + epsilon)
 
-    The learning rate may be given as `alpha`, its name in the paper. t counts the updates of each parameter on its own,
-    so that one thawed late starts as gently as the others did. With `amsgrad` the root is taken of
+    The learning rate may be given as `alpha`, its name in the paper. t counts the updates of each parameter
+    separately, so that one unfrozen later has the same small first steps. With `amsgrad` the root is taken of
     the largest v so far. As PyTorch's Adam; PuzzleLib adds epsilon before correcting v.
 
     Source    Kingma, Ba 2015, arXiv:1412.6980, algorithm 1; Reddi, Kale, Kumar 2018, arXiv:1904.09237 (amsgrad)
@@ -200,7 +200,7 @@ def momentumAt(step: float, beta1: float, psi: float) -> float:
 
 
 def momentumProduct(step: int, beta1: float, psi: float) -> float:
-    """mu_1 mu_2 ... mu_t; once it is 0 it stays 0. Each is made from the one before, also in a run that is resumed."""
+    """mu_1 mu_2 ... mu_t, computed from the product before, so that a resumed run has the same; 0 once it is 0."""
     products = PRODUCTS.setdefault((beta1, psi), [1.0])
     while len(products) <= step and products[-1]:
         products.append(products[-1] * momentumAt(len(products), beta1, psi))

@@ -20,18 +20,18 @@ class Average(InitRecorder):
 
     The state "average" begins as the parameters. `rule` updates it after `param` has its new value, and may change
     `param`; `scalars` are formulas of the step, as in an Optimizer. A Trainer validates with the averages;
-    `optimizer.averaged()` gives them to the network for a while, `optimizer.keepAverage()` for good.
+    `with optimizer.averaged():` gives them to the network for one block, `optimizer.keepAverage()` for good.
     """
 
     rule: Pairs = ()
     scalars: dict[str, Any] = {}
 
     def around(self, rule: Any) -> Any:
-        """The rule of an optimizer followed by this one: pairs of names and formulas, or a function of arrays."""
+        """Return an optimizer's rule followed by this one: pairs of names and formulas, or a function of arrays."""
         return self.aroundFunction(rule) if callable(rule) else (*rule, *self.rule)
 
     def aroundFunction(self, rule: Callable[..., Any]) -> Callable[..., Any]:
-        """A function that calls a rule and then updates the average."""
+        """Return a function that calls a rule and then updates the average."""
         from puregraph.ops.formula import Formula
 
         arguments = inspect.signature(rule).parameters
@@ -51,7 +51,7 @@ class Average(InitRecorder):
         return update
 
     def start(self, param: Array) -> dict[str, Array]:
-        """The average before the first update: the parameter."""
+        """Return the average before the first update: a copy of the parameter."""
         return {"average": param.copy()}
 
 
@@ -103,7 +103,7 @@ class SWA(Average):
         self.scalars = {"averageShare": self.share}
 
     def share(self, step: float) -> float:
-        """The share of the parameter in the average after this update."""
+        """Return the weight of the parameter in the average after this update."""
         count, between = divmod(step - self.begin, self.every)
         return 1.0 if count < 0 else 0.0 if between else 1.0 / (count + 1)
 
@@ -132,5 +132,5 @@ class Lookahead(Average):
         self.scalars = {"averageShare": self.share}
 
     def share(self, step: float) -> float:
-        """How far the average goes to the parameter in this update: alpha or nothing."""
+        """Return the weight of the parameter in the average at this update: alpha every k updates, otherwise 0."""
         return 0.0 if step % self.k else self.alpha

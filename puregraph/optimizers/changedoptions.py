@@ -1,4 +1,4 @@
-"""Changed options: settings that were set on an optimizer after it was made, which a file keeps."""
+"""Changed options: settings changed on an optimizer after its construction, which a file stores."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from typing import Any
 
 
 def madeWith(optimizer: Any) -> dict[str, Any]:
-    """The settings of one number, flag or text, as the constructor left them."""
+    """Return the settings that are one number, flag or text, as the constructor set them."""
     args, named = optimizer.initArgs
     if optimizer.members == (optimizer,):
         made = vars(type(optimizer)(*args, **named))
-    else:  # its members belong to it alone
+    else:  # a second one cannot have the same members
         bound = inspect.signature(type(optimizer).__init__).bind(None, *args, **named)
         bound.apply_defaults()
         made = bound.arguments
-    classes = type(optimizer).__mro__[:-1]  # what a constructor passes on is named in a base class
+    classes = type(optimizer).__mro__[:-1]  # options passed on to a base class
     names = {name for cls in classes for name in inspect.signature(vars(cls).get("__init__", cls)).parameters}
     if optimizer.whole is not None:
-        names -= {"clipNorm"}  # which the MultiOptimizer has given it
+        names -= {"clipNorm"}  # set by the MultiOptimizer
     now = {name: getattr(optimizer, name, made) for name in names & made.keys()}
     return {name: made[name] for name, value in now.items() if isPlain(made[name]) and isPlain(value)}
 
 
 def changedOptions(optimizer: Any) -> dict[str, Any]:
-    """The settings that are no longer what the constructor was given."""
+    """Return the settings that were changed after construction, with their values now."""
     return {name: now for name, made in madeWith(optimizer).items() if (now := getattr(optimizer, name)) != made}
 
 

@@ -1,4 +1,4 @@
-"""InitRecorder: what remembers how it was made, so that a checkpoint can make it again."""
+"""InitRecorder: base of objects that keep their constructor's arguments, so that a checkpoint can make them again."""
 
 from __future__ import annotations
 

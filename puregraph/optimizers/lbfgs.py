@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from puregraph.core.device import Array
 
 SUFFICIENT, FLAT = 1e-4, 0.9  # c1 and c2 of the strong Wolfe conditions
-CURVED = 1e-10  # s y above which a change of the gradient is kept
-TRIALS = 25  # of a line search
+CURVED = 1e-10  # a pair is kept if move @ turn is above this
+TRIALS = 25  # the most evaluations of one line search
 
 
 class LBFGS(Optimizer):
@@ -65,7 +65,7 @@ class LBFGS(Optimizer):
     def start(self, param: Array) -> dict[str, Array]:
         past = np.zeros((self.history, *param.shape), param.dtype)
         zeros = np.zeros_like(param)
-        memory = np.zeros((3,), param.dtype)  # iterations so far, pairs that are kept, the last t
+        memory = np.zeros((3,), param.dtype)  # number of iterations, of pairs kept, the last t
         return {"direction": zeros, "lastGrad": zeros.copy(), "moves": past, "turns": past.copy(), "memory": memory}
 
     def update(self, closure: Callable[[], Any] | None = None) -> bool:
@@ -108,15 +108,15 @@ class QuasiNewton:
         self.count, self.kept = int(count), int(kept)
 
     def joined(self, name: str) -> Array:
-        """A state of all parameters as one vector."""
+        """Return a state of all parameters as one vector."""
         return np.concatenate([slot.arrays[name].reshape(-1) for slot in self.slots])
 
     def rows(self, name: str) -> Array:
-        """A state with a row for each change as one matrix."""
+        """Return a state of all parameters as one matrix, with a row for each step of the history."""
         return np.concatenate([slot.arrays[name].reshape(self.optimizer.history, -1) for slot in self.slots], axis=1)
 
     def gradient(self) -> Array:
-        """The gradient of all parameters as one vector."""
+        """Return the gradient of all parameters as one vector."""
         return np.concatenate([slot.param.grad.reshape(-1) for slot in self.slots])
 
     def write(self, vector: Array) -> None:
@@ -128,14 +128,14 @@ class QuasiNewton:
             begin += param.size
 
     def evaluate(self) -> tuple[float, Array]:
-        """The cost and gradient where the parameters are."""
+        """Return the cost and gradient at the parameters' present values."""
         self.evaluations += 1
         self.optimizer.zeroGradParams()
         cost = float(np.asarray(self.closure()).reshape(-1)[0])
         return cost, self.gradient()
 
     def run(self) -> None:
-        """Iterate until something is small enough, and keep the state."""
+        """Iterate until the gradient, step or change of cost is small enough, then store the state."""
         optimizer, grad = self.optimizer, self.gradient()
         cost = np.inf
         if optimizer.lineSearch is not None:
@@ -154,12 +154,12 @@ class QuasiNewton:
                 try:
                     self.t, cost, grad = self.searched(start, LinePoint(0.0, cost, grad, slope))
                 except BaseException:
-                    self.write(start)  # and not somewhere on the line
+                    self.write(start)  # not left at a trial point
                     raise
             self.write(start + self.t * self.direction)
             if optimizer.lineSearch is None:
                 if number == optimizer.iterations:
-                    break  # the next update takes the gradient here
+                    break  # the next update evaluates here
                 cost, grad = self.evaluate()
                 if self.evaluations + 1 >= optimizer.iterations * 5 // 4:
                     break
@@ -170,7 +170,7 @@ class QuasiNewton:
         self.keep()
 
     def turn(self, grad: Array) -> None:
-        """Set the direction from the gradient, and note how it has changed since the last step."""
+        """Set the direction from the gradient, and add its change since the last step to the history."""
         self.count += 1
         if self.count > 1:
             move, turn = self.t * self.direction, grad - self.lastGrad
@@ -181,7 +181,7 @@ class QuasiNewton:
         self.direction, self.lastGrad = -self.hessianTimes(grad), grad
 
     def hessianTimes(self, grad: Array) -> Array:
-        """H g by the recursion over the changes that are kept, the last of them first and then back."""
+        """Return H g by the two-loop recursion: over the pairs kept from last to first, then from first to last."""
         pairs = list(zip(self.moves, self.turns))[len(self.moves) - self.kept :]
         shares = []
         q = grad.copy()
@@ -216,7 +216,7 @@ class QuasiNewton:
         return LinePoint(t, cost, grad, float(grad @ self.direction))
 
     def searched(self, start: Array, first: LinePoint) -> tuple[float, float, Array]:
-        """A point that meets the strong Wolfe conditions, or the best one of TRIALS: its t, cost and gradient.
+        """Return t, cost, gradient at a point that meets the strong Wolfe conditions, or at the best of TRIALS points.
 
         cost(t) <= cost(0) + c1 t slope(0),   |slope(t)| <= c2 |slope(0)|
         """
@@ -236,7 +236,7 @@ class QuasiNewton:
     def zoomed(
         self, start: Array, first: LinePoint, low: LinePoint, high: LinePoint, trial: int
     ) -> tuple[float, float, Array]:
-        """A point between two, of which `low` has the smaller cost."""
+        """Return t, cost and gradient at such a point between two, of which `low` has the smaller cost."""
         for _ in range(trial, TRIALS):
             t = cubicMinimum(low, high)
             if abs(high.t - low.t) * np.abs(self.direction).max() <= self.optimizer.changeTolerance:

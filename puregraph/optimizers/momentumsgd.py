@@ -1,4 +1,4 @@
-"""MomentumSGD: a ball that rolls down, with friction."""
+"""MomentumSGD: gradient descent with a velocity that accumulates gradients."""
 
 from __future__ import annotations
 

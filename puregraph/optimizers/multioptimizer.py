@@ -11,7 +11,7 @@ from puregraph.core.base.attributes import nearest
 from puregraph.core.errors import ArgumentError, PuregraphError
 from puregraph.optimizers.optimizer import Optimizer
 
-SHARED = ("update", "setupOn", "shrinkFor")  # done once for all parameters, and so by the MultiOptimizer alone
+SHARED = ("update", "setupOn", "shrinkFor")  # called on the MultiOptimizer only, for all parameters
 
 
 class MultiOptimizer(Optimizer):
@@ -42,7 +42,7 @@ class MultiOptimizer(Optimizer):
     {'stem': 0.01, '*': 0.001}
     """
 
-    rule = {"param": "param"}  # of no parameter: each has the rule of its own optimizer
+    rule = {"param": "param"}  # never applied: parameters have the rules of the members
 
     @takes(schedule=optional(AnyFunction), onNonFinite=optional(choice("raise", "skip")))
     def __init__(
@@ -61,7 +61,7 @@ class MultiOptimizer(Optimizer):
 
     @property
     def clipNorm(self) -> float | None:
-        """The upper bound of the norm of all gradients, which the formulas of all optimizers have in them."""
+        """The upper bound of the norm of all gradients. Setting it sets that of every member."""
         return self.mostNorm
 
     @clipNorm.setter
@@ -74,7 +74,7 @@ class MultiOptimizer(Optimizer):
 
     @property
     def decay(self) -> float:
-        """None of its own: each optimizer has one."""
+        """Always 0: each member has its own."""
         return 0.0
 
     @decay.setter
@@ -83,7 +83,7 @@ class MultiOptimizer(Optimizer):
 
     @property
     def clipValue(self) -> float | None:
-        """None of its own: each optimizer has one."""
+        """Always None: each member has its own."""
         return None
 
     @clipValue.setter
@@ -91,7 +91,7 @@ class MultiOptimizer(Optimizer):
         self.refuse("clipValue", value)
 
     def refuse(self, name: str, value: Any) -> None:
-        """Raise    ArgumentError for a setting that each optimizer has for itself"""
+        """Raise    ArgumentError for a setting that only the members have"""
         if value:
             first = next(iter(self.optimizers))
             raise ArgumentError(f"MultiOptimizer: it has no {name}; set optimizer.optimizers[{first!r}].{name}")
@@ -118,7 +118,7 @@ class MultiOptimizer(Optimizer):
     def setupOn(self, net: Any) -> Any:
         """Update the parameters of this module from now on, each by the optimizer of the first pattern that it matches.
 
-        Raises    PuregraphError naming parameters that match no pattern, and patterns that no parameter is left for
+        Raises    PuregraphError naming parameters that match no pattern, and patterns that are first for no parameter
         """
         chosen = {path: self.patternOf(path) for path in net.params}
         self.checkPatterns({path: pattern for path, pattern in chosen.items() if pattern or net.params[path].trainable})
@@ -131,11 +131,11 @@ class MultiOptimizer(Optimizer):
         return self
 
     def patternOf(self, path: str) -> str | None:
-        """The first pattern that a path matches."""
+        """Return the first pattern that a path matches, or None."""
         return next((pattern for pattern in self.optimizers if matches(path, pattern)), None)
 
     def checkPatterns(self, chosen: Mapping[str, str | None]) -> None:
-        """Every parameter must have an optimizer, and every optimizer a parameter."""
+        """Check that every parameter has an optimizer, and every optimizer a parameter."""
         without = [path for path, pattern in chosen.items() if pattern is None]
         if without:
             named = ", ".join(map(repr, without[:5])) + (f" and {len(without) - 5} more" if len(without) > 5 else "")
@@ -158,7 +158,7 @@ def optimizerFrom(optimizer: Any) -> Any:
 
 
 def matches(path: str, pattern: str) -> bool:
-    """True if a parameter's path matches a pattern, or is inside a module that matches."""
+    """Return True if a parameter's path matches a pattern, or is inside a module that matches."""
     return fnmatchcase(path, pattern) or fnmatchcase(path, f"{pattern}.*")
 
 

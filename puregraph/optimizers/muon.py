@@ -93,10 +93,10 @@ class Muon(Optimizer):
 
 
 def orthogonal(matrix: Array, steps: int = 5) -> Array:
-    """The matrix with singular values near 1, by Newton and Schulz's iteration with QUINTIC."""
+    """Return the matrix with its singular values moved near 1, by Newton and Schulz's iteration with QUINTIC."""
     a, b, c = QUINTIC
     isTall = matrix.shape[0] > matrix.shape[1]
-    x = matrix.T if isTall else matrix  # the smaller product
+    x = matrix.T if isTall else matrix  # so that x @ x.T is small
     x = x / np.maximum(np.sqrt(np.sum(x**2)), 1e-7)
     for _ in range(steps):
         square = x @ x.T

@@ -55,11 +55,11 @@ class Optimizer(ParameterRule):
     `onNonFinite`  what to do when a gradient holds nan or inf: "raise", or "skip" that update. Looking for them takes
                    a pass over all gradients; without this option it is done, and raises, only with `clipNorm`
 
-    A parameter that is not `trainable`, or has no gradient, is left alone, and so is its state. So is one whose
-    gradient was applied before while others have new ones, as of two graphs with one optimizer; where none is new, all
-    are applied again. Its `rate` is a factor of the learning rate, and with `decay` False it has no weight decay.
-    Gradients stay as they are. For a parameter of
-    float16 or bfloat16 everything is computed, and state kept, in float32.
+    An update does not change parameters that are not `trainable` or have no gradient, nor their state. If some
+    gradients are new since the last update, only those are applied (as with two graphs and one optimizer); otherwise
+    all are applied again. Gradients are not changed. A parameter's `rate` is a factor of the learning rate; with
+    `decay` False it has no weight decay. Updates of float16 and bfloat16 parameters are computed in float32, and so
+    is their state.
 
     Source    Robbins, Monro 1951, Annals of Mathematical Statistics 22, eq. 8; Pascanu, Mikolov, Bengio 2013,
               arXiv:1211.5063, algorithm 1 (clipNorm)
@@ -75,10 +75,10 @@ class Optimizer(ParameterRule):
     }
     unversioned = frozenset(("step", "norm", "later", "measured"))
     step: Any = CountedSteps()
-    later: Any = None  # what steps on a GPU have still to tell
-    whole: Any = None  # the MultiOptimizer that this is a member of
-    asksAgain = False  # whether an update takes a closure, which it calls for more costs and gradients
-    measured: float | None = None  # the norm of all gradients, where several processes have found it together
+    later: Any = None  # the GPU steps whose results are not read yet
+    whole: Any = None  # the MultiOptimizer of which this is a member
+    asksAgain = False  # True if an update takes a closure, which it calls for more costs and gradients
+    measured: float | None = None  # the norm of all gradients, if several processes computed it together
 
     @takes(
         schedule=optional(AnyFunction),
@@ -104,7 +104,7 @@ class Optimizer(ParameterRule):
         super().__init__(learnRate, schedule, decay, clipNorm, clipValue, maximise, decoupled, spare, average)
         self.onNonFinite = onNonFinite
         self.slots: list[Slot] = []
-        self.net: Any = None  # what it was set up on
+        self.net: Any = None  # the module of `setupOn`
         self.step = 0
         self.norm: float | None = None
 
@@ -134,7 +134,7 @@ class Optimizer(ParameterRule):
         return self
 
     def setupFor(self, net: Any) -> Any:
-        """Be ready for steps of this network: on the part of it that `setupOn` was called with, or else on all of it.
+        """Set up for steps of this network: on the part of it on which `setupOn` was called, otherwise on all of it.
 
         Raises    PuregraphError if this optimizer was set up on something else
         """
@@ -195,14 +195,14 @@ class Optimizer(ParameterRule):
 
     @property
     def lossScale(self) -> float | None:
-        """The loss scale of gradients in float16 on a GPU, as reported by now; None where there is none.
+        """The last reported loss scale of float16 gradients on a GPU; None without one.
 
         Steps are reported some steps later; `sync()` waits for them.
         """
         return None if self.later is None or not self.later.scales else self.later.scale
 
     def zeroGradParams(self) -> None:
-        """Forget the gradients of all parameters."""
+        """Set the gradients of all parameters to None."""
         for slot in self.slots:
             slot.forgetGrad()
 
@@ -219,7 +219,7 @@ class Optimizer(ParameterRule):
 
     @property
     def members(self) -> tuple[Optimizer, ...]:
-        """The optimizers that update the parameters: itself alone, but for a MultiOptimizer."""
+        """The optimizers that update the parameters: only itself, except in a MultiOptimizer."""
         return (self,)
 
     def ruleOf(self, slot: Slot) -> ParameterRule:
@@ -231,11 +231,11 @@ class Optimizer(ParameterRule):
         return self.step if self.whole is None else self.whole.step
 
     def rateOf(self, slot: Slot, rate: float, step: int) -> float:
-        """The learning rate of a slot after `step` updates, where `rate` is that of this optimizer."""
+        """Return the learning rate of a slot after `step` updates, if that of this optimizer is `rate`."""
         return rate if slot.rule is None else rate * slot.rule.rateAt(step)
 
     def settings(self, step: int) -> tuple[Any, ...]:
-        """The learning rate after `step` updates, and what else may change between two updates."""
+        """Return the learning rate after `step` updates, and the other settings that may change between updates."""
         return self.rateAt(step), self.decay, self.clipValue
 
     @property
@@ -268,7 +268,7 @@ class Optimizer(ParameterRule):
 
     @contextmanager
     def averaged(self) -> Iterator[None]:
-        """Give the network the averages of its parameters within a `with` statement; without an average, nothing.
+        """Give the network the averages of its parameters within a `with` statement; no effect without an average.
 
         Raises    PuregraphError if the state is sharded over several processes
         """
@@ -286,7 +286,7 @@ class Optimizer(ParameterRule):
                 slot.write(data)
 
     def keepAverage(self) -> None:
-        """Give the network the averages of its parameters for good."""
+        """Give the network the averages of its parameters permanently."""
         self.sync()
         for slot in self.slots:
             if "average" in slot.arrays:
@@ -296,8 +296,8 @@ class Optimizer(ParameterRule):
 
     @property
     def state(self) -> dict[str, Any]:
-        """The state arrays by name, such as "velocity/stem.conv.W": the arrays themselves, not copies. None before an
-        update.
+        """The state arrays by name, such as "velocity/stem.conv.W": the arrays themselves, not copies. Empty before the
+        first update.
 
         If the rule needs it, "step/stem.conv.W" is the number of updates of this parameter. If the state is sharded
         over several processes, each has a contiguous shard of the elements.
@@ -320,7 +320,7 @@ class Optimizer(ParameterRule):
             setattr(self, name, value)
 
     def restored(self, step: int, arrays: Mapping[str, Any]) -> dict[str, Any]:
-        """The attributes that `restore` sets."""
+        """Return the attributes that `restore` sets, by name."""
         self.sync()
         rules = [self.ruleOf(slot) for slot in self.slots]
         slots = restoredSlots(type(self).__name__, self.slots, rules, step, arrays)

@@ -63,12 +63,12 @@ class ParameterRule(InitRecorder):
         if average is not None and not callable(self.rule) and "average" in self.rule:
             raise ArgumentError(f"{type(self).__name__}: it keeps an average of its own; leave average out")
         self.maximise, self.decoupled, self.spare, self.average = maximise, decoupled, spare, average
-        self.spared: frozenset[str] = frozenset()  # the paths of parameters without decay
+        self.spared: frozenset[str] = frozenset()  # the paths of parameters that `spare` exempts from decay
 
     # Settings -------------------------------------------------------------------------------------------------
 
     def within(self, name: str, value: Any, limit: float = math.inf) -> Any:
-        """A setting from 0 to below `limit`, or an ArgumentError."""
+        """Return a setting. Raises ArgumentError unless it is from 0 to below `limit`."""
         if not (isNumber(value) and 0 <= value < limit):
             bounds = "of at least 0" if limit == math.inf else f"from 0 to below {limit}"
             hint = f"; {GIVESPARAMS}" * holdsParams(value)
@@ -76,18 +76,18 @@ class ParameterRule(InitRecorder):
         return value
 
     def option(self, name: str, value: Number, limit: float = math.inf) -> Any:
-        """A setting from 0 to below `limit`, or a schedule of it: a function of the number of updates so far.
+        """Return a setting from 0 to below `limit`, or a schedule of it: a function of the number of updates so far.
 
-        Raises    ArgumentError
+        Raises    ArgumentError for any other value
         """
         return value if callable(value) and not isinstance(value, type) else self.within(name, value, limit)
 
     def rateAt(self, step: int) -> float:
-        """The learning rate after `step` updates."""
+        """Return the learning rate after `step` updates."""
         return self.learnRate * (1.0 if self.schedule is None else factorAt(self.schedule, step))
 
     def attributes(self) -> Constants:
-        """The attributes that the rule names, with their values now: numbers, and schedules of numbers.
+        """Return the attributes that the rule names, with their values now: numbers, and schedules of numbers.
 
         Raises    ArgumentError for a name that is neither state nor an attribute
         """
@@ -105,14 +105,14 @@ class ParameterRule(InitRecorder):
             ) from None
 
     def constants(self) -> Constants:
-        """The attributes that the rule names and that stay as they are: a compiled step has them as numbers.
+        """Return the attributes that the rule names and that are not schedules: a compiled step has them as numbers.
 
         Raises    ArgumentError for a name that is neither state nor an attribute
         """
         return tuple([(name, value) for name, value in self.attributes() if not callable(value)])
 
     def scheduled(self) -> dict[str, Callable[[int], float]]:
-        """The attributes that the rule names and that are schedules."""
+        """Return the attributes that the rule names and that are schedules."""
         return {name: value for name, value in self.attributes() if callable(value)}
 
     @property
@@ -122,7 +122,7 @@ class ParameterRule(InitRecorder):
 
     @CachedProperty
     def texts(self) -> tuple[Any, Texts]:
-        """The rule and its scalars as values that can be compared: formulas by name, or the function itself."""
+        """The rule and its scalars as hashable tuples of names and formulas; a rule that is a function as itself."""
         rule: Any = self.rule
         scalars = dict(self.scalars)
         rule = rule if callable(rule) else tuple(rule.items())
@@ -137,7 +137,7 @@ class ParameterRule(InitRecorder):
 
     @property
     def isElementwise(self) -> bool:
-        """True if each element is updated from its own gradient and state alone, so that parts can be updated apart."""
+        """True if each element depends only on its own gradient and state, so that parts can be updated separately."""
         return not callable(self.rule)
 
     def decays(self, slot: Slot) -> bool:
@@ -145,22 +145,22 @@ class ParameterRule(InitRecorder):
         return bool(self.decay and slot.param.decay and slot.path not in self.spared)
 
     def noteSpared(self, slots: list[Slot]) -> None:
-        """Note the parameters that `spare` leaves without weight decay: those of fewer than two axes."""
+        """Record the parameters that `spare` exempts from weight decay: those of fewer than two axes."""
         few = [slot.path for slot in slots if len(slot.param.shape) < 2]
         self.spared = frozenset(few if self.spare is not None else ())
 
     # State ----------------------------------------------------------------------------------------------------
 
     def start(self, param: Array) -> dict[str, Array]:
-        """The state arrays of a parameter before its first update, by name: zeros like it for each one of the rule.
+        """Return the state arrays of a parameter before its first update, by name: zeros of its shape.
 
-        A rule that is a function says here what it keeps, of any shape; a rule of formulas whose state begins at
-        something else overrides this. `param` is the array of the parameter, in the dtype of the state.
+        A class whose rule is a function overrides this to return its state, of any shape; one with formulas, if its
+        state does not begin at 0. `param` is the array of the parameter, in the dtype of the state.
         """
         return {} if callable(self.rule) else {name: np.zeros_like(param) for name in self.rule if name != "param"}
 
     def stateNames(self, slot: Slot) -> tuple[str, ...]:
-        """The names of the state arrays of a parameter."""
+        """Return the names of the state arrays of a parameter."""
         rule = self.texts[0]
         return (
             tuple(self.startAll(slot.blank()))
@@ -169,15 +169,15 @@ class ParameterRule(InitRecorder):
         )
 
     def startAll(self, param: Array) -> dict[str, Array]:
-        """All state arrays of a parameter before its first update, an average of its values included."""
+        """Return all state arrays of a parameter before its first update, including its average."""
         return self.start(param) if self.average is None else {**self.start(param), **self.average.start(param)}
 
     def storedNames(self, slot: Slot) -> tuple[str, ...]:
-        """The names of what a checkpoint holds for a parameter."""
+        """Return the names that a checkpoint stores for a parameter: its state arrays, and "step" if needed."""
         return (*self.stateNames(slot), *(["step"] if self.countsSteps else []))
 
     def prepare(self, slot: Slot) -> None:
-        """Make the arrays of the state that a parameter does not have yet.
+        """Make the state arrays of a parameter if it has none yet.
 
         Raises    PuregraphError if the state is sharded over several processes
         """
@@ -187,7 +187,7 @@ class ParameterRule(InitRecorder):
                 "with shard; load what trainer.save wrote, which has all of it"
             )
         if not slot.arrays and not slot.step:
-            slot.arrays.update(slot.begun(self))  # in place: a piece of a parameter shares it with all of it
+            slot.arrays.update(slot.begun(self))  # in place: slots for parts of a parameter share this dict
 
     # The update -----------------------------------------------------------------------------------------------
 
@@ -206,7 +206,7 @@ class ParameterRule(InitRecorder):
         return formulasOf(self.texts, constants, grad, decay)
 
     def numbers(self, slot: Slot, rate: float, shrink: float = 1.0, fewer: int = 0) -> dict[str, float]:
-        """The scalars of the update that follows, for one parameter; as if it had had `fewer` updates."""
+        """Return the scalars of a parameter's next update by name, as if it had had `fewer` fewer updates."""
         step, attributes = float(slot.step + 1 - fewer), self.attributes()
         decay = self.decay if slot.param.decay and slot.path not in self.spared else 0.0
         numbers = {"rate": rate * slot.param.rate, "shrink": shrink, "clipValue": self.clipValue or 0.0, "step": step}
@@ -223,11 +223,11 @@ class ParameterRule(InitRecorder):
 
     @property
     def updates(self) -> int:
-        """How many updates came before this one, for schedules of options."""
+        """The number of updates before this one, for schedules of options."""
         return 0
 
     def numbersRead(self, decays: bool) -> set[str]:
-        """The names of the scalars that an update by a function reads."""
+        """Return the names of the scalars that an update by a function reads."""
         read = {"shrink"} if self.clipNorm is not None else {"clipValue"} if self.clipValue is not None else set()
         scalars = [name for name, _ in self.texts[1]]
         names = {"rate", "decay", "step", *scalars, *self.scheduled()} & set(namesOf(self.texts, every=True))
@@ -264,7 +264,7 @@ class ParameterRule(InitRecorder):
         return results
 
     def workDtype(self, arrays: Mapping[str, Any]) -> np.dtype:
-        """The dtype that an update is computed in: float32, or float64 if an array has it."""
+        """Return the dtype in which an update is computed: float32, or float64 if an array has it."""
         return np.result_type(np.float32, *[array.dtype for array in arrays.values()])
 
     def advance(self, slot: Slot, rate: float, shrink: float = 1.0) -> None:
@@ -304,7 +304,7 @@ def writeAll(arrays: list[Any], results: list[Any]) -> None:
 
 
 def statesPerWeight(optimizer: Any) -> float:
-    """The elements of state for each weight of a large matrix, for an optimizer or its class."""
+    """Return the number of elements of state for each weight of a large matrix, for an optimizer or its class."""
     isClass, matrix = isinstance(optimizer, type), np.zeros((256, 256), np.float32)
     if isClass and not callable(optimizer.rule):
         return len(optimizer.rule) - 1

@@ -42,8 +42,8 @@ class WSD(EndingSchedule):
 class Chain(Schedule):
     """Schedules one after another, each with its number of updates: Chain((WarmUp(100), 1000), Cosine())
 
-    Each counts its updates from 0. The last one has no number: it goes on, and takes what is left of the run where it
-    wants a length.
+    Each counts its updates from 0. The last one has no number of updates: it continues to the end, and if it needs a
+    length, has that of the rest of the run.
 
     Source    PyTorch's SequentialLR
     Raises    ArgumentError for anything but pairs of a schedule and a number, and a schedule
@@ -67,7 +67,7 @@ class Chain(Schedule):
 
     @property
     def before(self) -> int:
-        """The updates before the last schedule."""
+        """The number of updates before the last schedule."""
         return sum(count for _, count in self.first)
 
     @property

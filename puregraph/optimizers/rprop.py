@@ -17,8 +17,8 @@ class Rprop(Optimizer):
     """d = clip(rise d, least, most) where g has the sign that it had,   clip(fall d, least, most) where it has not
     w = w - sign(g) d, and w stays where the sign has changed
 
-    d begins at `learnRate`. For gradients of all data, not of batches. As PyTorch's Rprop; a `schedule` has no effect
-    but on the start.
+    d begins at `learnRate`. For gradients of all data, not of batches. As PyTorch's Rprop; a `schedule` affects only
+    the first d.
 
     Source    Riedmiller, Braun 1993, IEEE International Conference on Neural Networks; as iRprop- of Igel, Huesken 2000
     Raises    ArgumentError for a setting or option out of range; options as in `Optimizer`

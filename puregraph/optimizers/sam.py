@@ -59,7 +59,7 @@ class SAM(MultiOptimizer):
 
 
 def readyFor(optimizer: Any, closure: Callable[[], Any] | None) -> list[Slot]:
-    """The slots with new gradients, after the closure where there are none.
+    """Return the slots with new gradients; if there are none, call the closure first.
 
     Raises    PuregraphError without a closure
     """

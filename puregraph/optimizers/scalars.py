@@ -21,7 +21,7 @@ FUNCTIONS: dict[str, Callable[..., float]] = {
 
 
 def plain(term: Term) -> Plain | None:
-    """The function of its one name that a term is; None if it has another function than these."""
+    """Return a term as a function of its only name; None if the term has a function that is not in FUNCTIONS."""
     if term.op == "name":
         return lambda x: x
     if term.op == "number":

@@ -56,7 +56,7 @@ class ScheduleFree(Optimizer):
         self.scalars = {"bias2": "1 - beta2 ** step", "warm": self.warm, "averageShare": self.averageShare}
 
     def warm(self, step: float) -> float:
-        """The factor of the learning rate while it warms up."""
+        """Return the warm-up factor of the learning rate."""
         return min(1.0, step / max(1, self.warmUp))
 
     def averageShare(self, step: float) -> float:

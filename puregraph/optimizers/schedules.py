@@ -24,21 +24,21 @@ class Schedule(InitRecorder):
 
     @property
     def end(self) -> int | None:
-        """The update from which on the factor stays as it is."""
+        """The update from which the factor no longer changes; None if it always changes."""
         return None
 
     def fit(self, total: int) -> None:
-        """Be as long as a run of `total` updates, where no length was given."""
+        """Set the length to that of a run of `total` updates, if none was passed to the constructor."""
 
     def fitEpoch(self, count: int) -> None:
-        """Know that an epoch has `count` updates; a Trainer says so."""
+        """Set the number of updates in an epoch. A Trainer calls this."""
 
     def __call__(self, step: int) -> float:
         raise NotImplementedError(f"{type(self).__name__} has no factor: write __call__(self, step)")
 
 
 class EndingSchedule(Schedule):
-    """A schedule of a length, which is given or is that of the run."""
+    """A schedule with a length: `total`, or by default the length of the run."""
 
     def __init__(self, total: int | None):
         self.given = total is not None
@@ -81,7 +81,7 @@ class Step(Schedule):
 
 
 class Cosine(EndingSchedule):
-    """final + (1 - final) (1 + cos(pi step / total)) / 2, and `final` from step `total` on; without it, that of the run
+    """final + (1 - final) (1 + cos(pi step / total)) / 2, and `final` from step `total` on, by default the run's length
 
     Source    Loshchilov, Hutter 2017, arXiv:1608.03983, eq. 5, without restarts; PyTorch's CosineAnnealingLR
     Raises    ArgumentError for a total below 1
@@ -136,8 +136,8 @@ class WarmUp(Schedule):
 class OneCycle(EndingSchedule):
     """From `start` up to 1, the learning rate itself, and down to `final` at the last of `total` updates, on cosines
 
-    `rise` is the share of the updates that goes up. From step `total` on the factor stays `final`; without `total` it
-    is that of the run.
+    `rise` is the fraction of the updates in which the rate rises. From step `total` on the factor stays `final`;
+    `total` is by default the length of the run.
 
     Source    Smith, Topin 2018, arXiv:1708.07120; PyTorch's OneCycleLR, with start = 1 / div_factor and
               final = start / final_div_factor, and without its cycle of momentum
@@ -180,11 +180,11 @@ class Epochs(Schedule):
         Adam(1e-3, schedule=Epochs(Step(30)))                    # a tenth after 30 epochs, a hundredth after 60
         Adam(1e-3, schedule=Epochs(WarmUp(5, Cosine(85))))       # the rate changes with every update
 
-    A Trainer says how many updates an epoch has. What is as long as the run, `Cosine()` or `OneCycle()`, needs no
-    `Epochs`, and `OneCycle`, which counts the updates of its two sides, takes none.
+    A Trainer sets the number of updates in an epoch. Schedules as long as the run, `Cosine()` and `OneCycle()`, need
+    no `Epochs`; `OneCycle` cannot be in one, as it counts the updates of its two sides.
 
     Source    the schedules of PyTorch, which count epochs where `scheduler.step()` is called once in each
-    Raises    ArgumentError for a OneCycle or another Epochs; in use, where no Trainer has said what an epoch is
+    Raises    ArgumentError for a OneCycle or another Epochs; in use, if the number of updates in an epoch is not set
     """
 
     @takes(schedule=AnyFunction)
@@ -216,7 +216,7 @@ class Epochs(Schedule):
 
 
 def factorAt(schedule: Callable[[int], Any], step: int, option: str = "") -> float:
-    """The number that a schedule gives after `step` updates: a factor of the learning rate, or an `option` itself.
+    """Return a schedule's number after `step` updates: a factor of the learning rate, or the value of an `option`.
 
     Raises    ArgumentError for anything but a finite number from 0 on
     """
@@ -234,12 +234,12 @@ def factorAt(schedule: Callable[[int], Any], step: int, option: str = "") -> flo
 
 
 def arc(start: float, end: float, part: float) -> float:
-    """Half a cosine from start at part 0 to end at part 1, and end from there on."""
+    """Return a half cosine from `start` at part 0 to `end` at part 1, and `end` beyond."""
     return end + (start - end) * (1.0 + math.cos(math.pi * min(part, 1.0))) / 2.0
 
 
 def atLeast(least: int, owner: str, name: str, value: int) -> int:
-    """A whole number of at least `least`, or an ArgumentError."""
+    """Return a whole number of at least `least`. Raises ArgumentError for any other value."""
     if isinstance(value, bool) or not (isinstance(value, Integral) and value >= least):
         raise ArgumentError(f"{owner}: wanted {name} of at least {least}, got {value!r}")
     return value

@@ -1,4 +1,4 @@
-"""Slot: what an optimizer keeps for one parameter, and how it is restored; the norm of all gradients; the step."""
+"""Slot: an optimizer's state for one parameter, and how it is restored; the norm of all gradients."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from puregraph.ops.reduction.norm import norm
 
 
 class StepCount(int):
-    """A number of updates: `optimizer.step` counts them here, and `optimizer.step()` is `optimizer.update()`."""
+    """A number of updates, as of `optimizer.step`. Calling it is an error that names `optimizer.update()`."""
 
     def __call__(self, *args: Any) -> None:
         raise PuregraphError("optimizer.step is the number of updates so far; optimizer.update() makes one")
 
 
 class CountedSteps:
-    """The attribute that reads as a StepCount; a plain number is kept."""
+    """An attribute that reads as a StepCount and stores an int."""
 
     def __get__(self, owner: Any, kind: Any = None) -> Any:
         return self if owner is None else StepCount(vars(owner)["step"])
@@ -38,7 +38,7 @@ class Slot:
 
     `rule`  the rule that updates it, if the optimizer has several; otherwise None
     `part`  the range of elements (begin, end) whose state is in this process; None: all elements
-    `sharding` says who holds which part, of what order of the elements; None: all elements are here
+    `sharding` the division of all state among processes, and the order of its elements; None: all are here
 
     >>> optimizer = Adam().setupOn(Sequential(Linear(3, 1, name="fc")))
     >>> [(slot.path, slot.param.shape, slot.step) for slot in optimizer.slots]
@@ -61,20 +61,20 @@ class Slot:
         return self
 
     def forgetGrad(self) -> None:
-        """Leave the parameter without a gradient, as is meant."""
+        """Set the parameter's gradient to None. Gradients overwritten before no longer count as lost."""
         self.param.grad = None
         vars(self.param)["lost"] = 0
 
     def write(self, values: Any) -> None:
-        """Give the parameter other values in the memory that it has, which compiled steps go on to read."""
+        """Write values into the parameter's memory in place, as compiled steps read that memory."""
         self.param.materialize()[...] = values
         self.param.bumpVersion()
 
     def noteApplied(self, version: int) -> None:
-        """Note that this version of the parameter's gradient is applied; what was overwritten before is settled."""
+        """Record that this version of the gradient is applied. Gradients overwritten before no longer count as lost."""
         self.applied = version
         LastUpdate.version = next(ARRAYVERSIONS)
-        vars(self.param).update(applied=version, lost=0)  # in every step, so past what looks for misspelt names
+        vars(self.param).update(applied=version, lost=0)  # faster than setattr, which checks the names
 
     @property
     def hasState(self) -> bool:
@@ -82,12 +82,12 @@ class Slot:
         return self.part is None or self.part[0] < self.part[1]
 
     def blank(self) -> Any:
-        """Zeros like the parameter; float32 for one of 16 bits."""
+        """Return zeros like the parameter; in float32 if it has 16 bits."""
         data = self.param.materialize()
         return np.zeros_like(data, dtype=np.promote_types(data.dtype, np.float32))
 
     def begun(self, rule: Any) -> dict[str, Any]:
-        """The state arrays of the parameter before its first update by a rule, in memory of their own."""
+        """Return new state arrays of the parameter, as before its first update by a rule."""
         data = self.param.materialize()
         dtype = np.promote_types(data.dtype, np.float32)
         arrays = rule.startAll(data if data.dtype == dtype else data.astype(dtype))
@@ -101,7 +101,7 @@ class Slot:
 
 
 def warnOverwritten(label: str, slots: Sequence[Slot]) -> None:
-    """Say that gradients were overwritten before an update had applied them, where they were to be added perhaps."""
+    """Warn if gradients were overwritten before an update applied them; perhaps they were meant to be added."""
     lost = max(slots, key=lambda slot: slot.param.lost)
     if lost.param.lost:
         warnUser(
@@ -140,7 +140,7 @@ def restoredSlots(
 
 
 def slotFrom(slot: Slot, arrays: dict[str, Any], blank: dict[str, Any], step: int) -> Slot:
-    """Return a slot for the same parameter, with copies of these arrays, made in `blank`."""
+    """Return a slot for the same parameter, with copies of these arrays, written into those of `blank`."""
     count = int(arrays.pop("step", step if arrays else 0))
     copies = {name: blank[name] for name in arrays}
     for name, array in arrays.items():
@@ -168,6 +168,6 @@ def normOf(grads: list[Any]) -> float:
 
 
 def notFinite(label: str, step: int, ready: list[Slot], grads: list[Any]) -> NotFiniteError:
-    """The error for gradients that are not finite, with the parameters that they belong to."""
+    """Return the error for gradients that are not finite, which names their parameters."""
     wrong = [f"'{slot.path}'" for slot, g in zip(ready, grads) if not device.toHost(np.isfinite(g)).all()]
     return NotFiniteError.atUpdate(label, step, f"the gradient of {', '.join(wrong)}")
