@@ -50,7 +50,7 @@ class Adam(Optimizer):
         self.beta1, self.beta2 = self.option("beta1", beta1, 1), self.option("beta2", beta2, 1)
         self.epsilon, self.amsgrad = self.within("epsilon", epsilon), amsgrad
         if amsgrad and (callable(self.rule) or "sqrt(v" not in self.rule["param"]):
-            raise ArgumentError(f"{type(self).__name__}: amsgrad is of rules with a root of v, as Adam and AdamW have")
+            raise ArgumentError(f"{type(self).__name__}: amsgrad needs a rule with a root of v, as Adam and AdamW have")
         if amsgrad:
             states = {name: text for name, text in self.rule.items() if name != "param"}
             param = self.rule["param"].replace("sqrt(v", "sqrt(largest")

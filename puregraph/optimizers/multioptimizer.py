@@ -187,11 +187,11 @@ def checkOptimizers(optimizers: Any) -> None:
             )
         if optimizer.net is not None:
             raise ArgumentError(
-                f"MultiOptimizer: that for {pattern!r} is set up on a network by itself; make a new one"
+                f"MultiOptimizer: the optimizer for {pattern!r} is set up on a network by itself; make a new one"
             )
         for name in ("clipNorm", "onNonFinite"):
             if getattr(optimizer, name) is not None:
                 raise ArgumentError(
-                    f"MultiOptimizer: {name} looks at all gradients: give it to MultiOptimizer itself, "
-                    f"MultiOptimizer({{...}}, {name}={getattr(optimizer, name)!r}), and not to that for {pattern!r}"
+                    f"MultiOptimizer: {name} looks at all gradients: give it to MultiOptimizer({{...}}, "
+                    f"{name}={getattr(optimizer, name)!r}), not to the optimizer for {pattern!r}"
                 )

@@ -209,8 +209,8 @@ class Epochs(Schedule):
     def __call__(self, step: int) -> float:
         if self.count is None:
             raise ArgumentError(
-                "Epochs: nobody has said how many updates an epoch has; a Trainer does, where the length of its data "
-                "is known, or call fitEpoch(n)"
+                "Epochs: the number of updates in an epoch is not set; a Trainer sets it if the length of its data is "
+                "known, or call fitEpoch(n)"
             )
         return self.schedule(step / self.count)
 

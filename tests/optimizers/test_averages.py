@@ -196,5 +196,5 @@ def test_an_average_and_a_sharded_state_are_refused_together(setting):
 
 def test_the_largest_variance_so_far_is_refused_where_there_is_none():
     for kind in (LAMB, Adamax):
-        with pytest.raises(ArgumentError, match="amsgrad is of rules with a root of v"):
+        with pytest.raises(ArgumentError, match="amsgrad needs a rule with a root of v"):
             kind(amsgrad=True)

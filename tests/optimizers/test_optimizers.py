@@ -681,7 +681,7 @@ def test_a_schedule_in_epochs_that_is_over_before_the_run_says_so_in_updates():
 
 
 def test_a_schedule_in_epochs_wants_somebody_to_say_how_long_one_is():
-    with pytest.raises(ArgumentError, match=r"nobody has said how many updates an epoch has.* fitEpoch\(n\)"):
+    with pytest.raises(ArgumentError, match=r"the number of updates in an epoch is not set.* fitEpoch\(n\)"):
         rates(Epochs(Step(1)), source=(lambda: iter([(SAMPLES[0][:4], SAMPLES[1][:4])]),))
     for wrong in (OneCycle(), Epochs(Step(1)), WarmUp(3, OneCycle(9))):
         with pytest.raises(ArgumentError, match="Epochs: wanted a schedule such as"):
