@@ -234,7 +234,10 @@ WRONG = {
     "a class": (lambda: MultiOptimizer({"*": Adam}), "wanted an optimizer for '*', such as Adam()"),
     "a number as key": (lambda: MultiOptimizer({0: Adam()}), "wanted paths of nodes or parameters as keys, got 0"),
     "nested": (lambda: MultiOptimizer({"*": MultiOptimizer({"*": Adam()})}), "wanted an optimizer for '*'"),
-    "clipNorm within": (lambda: MultiOptimizer({"*": Adam(clipNorm=1.0)}), "give it to MultiOptimizer itself"),
+    "clipNorm within": (
+        lambda: MultiOptimizer({"*": Adam(clipNorm=1.0)}),
+        "looks at all gradients: give it to MultiOptimizer",
+    ),
     "clipValue within clipNorm": (
         lambda: MultiOptimizer({"*": Adam(clipValue=1.0)}, clipNorm=1.0),
         "wanted clipNorm, or clipValue for '*', got both",
