@@ -9,6 +9,7 @@ import pytest
 from natively import needsNative
 
 import puregraph as pg
+from puregraph.compile import Program
 from puregraph.compile.lower.nestcache import lateIn
 from puregraph.compile.passes import reorder
 from puregraph.compile.passes.predicate import questionOf
@@ -217,3 +218,20 @@ def test_memory_that_compiling_needed_goes_back_to_the_system():
     done = subprocess.run([sys.executable, "-c", LEFT], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) < 250  # kB; 600 if nothing is done for it
+
+
+@pytest.mark.parametrize("added", [False, True])
+def test_parts_of_a_gradient_are_added_up_in_its_array(added, rng):
+    """Unless the array holds an earlier gradient, to which the sum is added."""
+    net = shared()
+    x, seed = rng.normal(size=(4, 300)).astype("f"), rng.normal(size=(4, 2)).astype("f")
+    net(x)
+    net.backward(seed)
+    middle = net["middle"]
+    wanted = middle.W.grad.copy()
+    program = Program(net, [x.shape], grads=(True,), poison=True, added=added)
+    within = [of for of in program.executable.plan.locations.values() if getattr(of, "param", None) is middle.W]
+    assert len(within) == (1 if added else 2)
+    for _ in range(2):
+        program.run(x, seed)
+    np.testing.assert_allclose(middle.W.grad, wanted * (3 if added else 1), atol=1e-4)

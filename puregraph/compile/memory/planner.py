@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from puregraph.compile.ir.external import ReshapedTarget
+from puregraph.compile.ir.external import GradientOf, ReshapedTarget
 from puregraph.compile.memory.aliasing import isSame, overwritable
 from puregraph.compile.memory.arena import arranged
 from puregraph.compile.memory.outputs import StepOutput
@@ -61,6 +61,7 @@ class MemoryPlan:
         """Compute a stored value directly in its target's memory, if the old value is not read later."""
         birth = {y.number: i for i, call in enumerate(self.schedule.calls) for y in call.outs if y is not None}
         old = {id(target): value for target, value in self.schedule.held}
+        read = {id(target.param) for target, _ in self.schedule.held if type(target) is GradientOf}
         for target, value in self.schedule.stores:
             before = old.get(id(target))
             if isWhole(value, target):
@@ -68,8 +69,28 @@ class MemoryPlan:
             free = value.number not in self.locations and value.base is None and fits(target, value)
             if free and self.mayOverwrite(before, value, birth[value.number]):
                 self.locations[value.number] = target
+                if type(target) is GradientOf and id(target.param) not in read:
+                    self.addUpInTarget(target, value, birth)
             else:
                 self.copies.append((target, value))
+
+    def addUpInTarget(self, target: StoreTarget, value: Value, birth: dict[int, int]) -> None:
+        """Compute partial sums in the memory of the gradient that they become, too."""
+        index: int | None = 0
+        while index is not None:
+            i = birth[value.number]
+            call = self.schedule.calls[i]
+            index = next((k for k in overwritable(call, value) if self.isPartOf(call, k, value, i)), None)
+            if index is not None:
+                value = call.arguments[index]
+                self.locations[value.number] = target
+                self.overwritten[i] = index
+
+    def isPartOf(self, call: Call, index: int, y: Value, i: int) -> bool:
+        """True if an argument is a value of the step that ends with this call, in the layout of its result."""
+        x = call.arguments[index]
+        isMade = type(x) is Value and x.role == "made" and x.base is None and x.number not in self.locations
+        return isMade and self.last.get(x.number) == i and isSame(call, index, y)
 
     def mayOverwrite(self, old: Value | None, new: Value, birth: int) -> bool:
         """True if the call that computes a new value may write it over the old one."""

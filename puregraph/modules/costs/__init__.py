@@ -14,6 +14,7 @@ from puregraph.modules.costs.gaussiannll import GaussianNLL
 from puregraph.modules.costs.hinge import Hinge, HingeEmbedding, L1Hinge, SoftMargin, SquaredHinge
 from puregraph.modules.costs.huber import Huber
 from puregraph.modules.costs.infonce import InfoNCE, NTXent
+from puregraph.modules.costs.linearcrossentropy import LinearCrossEntropy
 from puregraph.modules.costs.mse import MSE
 from puregraph.modules.costs.multimargin import SVM, MultiLabelMargin, MultiLabelSoftMargin, MultiMargin
 from puregraph.modules.costs.nll import NLL
@@ -42,6 +43,7 @@ __all__ = [
     "InfoNCE",
     "KLDivergence",
     "L1Hinge",
+    "LinearCrossEntropy",
     "LogCosh",
     "Lovasz",
     "LovaszHinge",

@@ -97,20 +97,25 @@ class CrossEntropy(NLL):
     def updateData(self, x, labels, sampleWeight=None, weights=None):
         index = classIndex(labels, x.shape[self.axis], self.ignoreIndex)
         z = self.second(widen(x))
-        z = z - z.max(axis=1, keepdims=True)
-        e = np.exp(z)
-        total = summed(e, 1, keepdims=True)
-        log = np.log(total)
         share, smooth = self.shares(index, weights, z)
         count = norm(share) if self.reduction == "mean" else 1
         if sampleWeight is not None:
             share, smooth = share * alongSamples(sampleWeight, share), smooth * alongSamples(sampleWeight, smooth)
-        isSum, cost = self.reduction != "none", share * (log[:, 0] - takeClass(z, index))
+        cost, p = self.costsOf(z, index, share, smooth, self.reduction != "none")
+        return (cost / count).astype(x.dtype), self.asGiven(p).astype(x.dtype), index
+
+    def costsOf(self, z, index, share, smooth, isSum=False):
+        """The cost of each position, or their sum, and the probabilities."""
+        z = z - z.max(axis=1, keepdims=True)
+        e = np.exp(z)
+        total = summed(e, 1, keepdims=True)
+        log = np.log(total)
+        cost = share * (log[:, 0] - takeClass(z, index))
         cost = cost.sum() if isSum else cost
         if self.smoothing:
             spread = smooth * (log - z)
             cost = (1 - self.smoothing) * cost + (spread.sum() if isSum else spread.sum(axis=1))
-        return (cost / count).astype(x.dtype), self.asGiven(e / total).astype(x.dtype), index
+        return cost, e / total
 
     def updateGrad(self, grad, x, labels, *others, needs):
         weight, weights = [None, *others[:-3]][-2:]  # the first may be absent
@@ -128,12 +133,15 @@ class CrossEntropy(NLL):
             if needs[2]:
                 ofWeight = self.weightGrad(p, self.targets(share, smooth, index, p), scale).astype(weight.dtype)
             share, smooth = share * alongSamples(weight, share), smooth * alongSamples(weight, smooth)
-        if not self.smoothing:
-            slope = entropyGrad(p, share, index, scale)
-        else:
-            target = self.targets(share, smooth, index, p)
-            slope = (p * target.sum(axis=1, keepdims=True) - target) * scale
+        slope = self.slopeOf(p, index, share, smooth, scale)
         return (self.asGiven(slope).astype(x.dtype), None, ofWeight, None)[: len(needs)]
+
+    def slopeOf(self, p, index, share, smooth, scale):
+        """The gradient in the scores."""
+        if not self.smoothing:
+            return entropyGrad(p, share, index, scale)
+        target = self.targets(share, smooth, index, p)
+        return (p * target.sum(axis=1, keepdims=True) - target) * scale
 
     def second(self, x):
         """A view with the classes on axis 1."""

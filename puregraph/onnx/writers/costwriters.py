@@ -8,7 +8,7 @@ import numpy as np
 
 from puregraph.core.base.widen import isNarrow
 from puregraph.core.shape import product
-from puregraph.modules.costs import CrossEntropy, PointwiseCost
+from puregraph.modules.costs import CrossEntropy, LinearCrossEntropy, PointwiseCost
 from puregraph.onnx.onnxwriter import OnnxStep, isWhole, kindOf, writesOnnx
 from puregraph.onnx.writers.formulawriters import Expression, spelled
 from puregraph.onnx.writers.layerwriters import reduced
@@ -29,7 +29,7 @@ def crossEntropy(step: OnnxStep) -> None:
     module, real, rank = step.module, computedIn(step), len(step.shapes[0])
     axis = module.axis % rank
     labels, isCounted = labelsOf(step)
-    logs = step.op("LogSoftmax", converted(step, step.x, step.indtypes[0], real), axis=axis)
+    logs = step.op("LogSoftmax", scoresOf(step, real), axis=axis)
     chosen = step.op("GatherElements", logs, step.op("Unsqueeze", labels, step.whole(axis)), axis=axis or None)
     terms = step.op("Neg", step.op("Squeeze", chosen, step.whole(axis)))
     weights = None if module.weights is None else module.weights.materialize()
@@ -59,6 +59,19 @@ def crossEntropy(step: OnnxStep) -> None:
         total = reduced(step, "ReduceSum", share, tuple(range(rank - 1)))
         count = step.op("Where", step.op("Equal", total, step.constant(0, real)), step.constant(1, real), total)
     average(step, terms, count or countOf(step, 1, real), rank - 1, real)
+
+
+def scoresOf(step: OnnxStep, real: Any) -> str:
+    """The scores in the dtype computed in: the input, or what the layer of a LinearCrossEntropy makes of it."""
+    module, x = step.module, converted(step, step.x, step.indtypes[0], real)
+    if not isinstance(module, LinearCrossEntropy):
+        return x
+    weight = converted(step, step.param("W"), module.W.dtype, real)
+    weight = step.op("Transpose", weight, perm=[1, 0]) if module.transpose else weight
+    scores = step.op("MatMul", x, weight)
+    return (
+        scores if module.b is None else step.op("Add", scores, converted(step, step.param("b"), module.b.dtype, real))
+    )
 
 
 def labelsOf(step: OnnxStep) -> tuple[str, str | None]:
