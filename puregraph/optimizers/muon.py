@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from puregraph.core.device import Array
 
 QUINTIC = (3.4445, -4.7750, 2.0315)  # a x + b x^3 + c x^5 takes singular values from 0 to 1 near 1 in few steps
+RUN = 3  # steps between two products of the long side
 
 
 class Muon(Optimizer):
@@ -93,12 +94,30 @@ class Muon(Optimizer):
 
 
 def orthogonal(matrix: Array, steps: int = 5) -> Array:
-    """Return the matrix with its singular values moved near 1, by Newton and Schulz's iteration with QUINTIC."""
-    a, b, c = QUINTIC
+    """Return the matrix with its singular values moved near 1, by Newton and Schulz's iteration with QUINTIC.
+
+    Several steps on a matrix with sides of 1 : 2 or more are p(X X^T) X, so that all but two of their products are of
+    the shorter side. X X^T is computed anew after RUN steps, before rounding grows.
+    """
     isTall = matrix.shape[0] > matrix.shape[1]
     x = matrix.T if isTall else matrix  # so that x @ x.T is small
     x = x / np.maximum(np.sqrt(np.sum(x**2)), 1e-7)
-    for _ in range(steps):
-        square = x @ x.T
-        x = a * x + (b * square + c * (square @ square)) @ x
+    isWide = x.shape[1] >= 2 * x.shape[0]
+    runs = [min(RUN, steps - first) for first in range(0, steps, RUN)] if isWide else [1] * steps
+    for count in runs:
+        factor, rest = polynomial(x @ x.T, count)
+        x = factor * x + rest @ x
     return x.T if isTall else x
+
+
+def polynomial(square: Array, steps: int) -> tuple[float, Array]:
+    """Return f and M, where f X + M X is X after so many steps, from the square X X^T."""
+    a, b, c = QUINTIC
+    change = b * square + c * (square @ square)
+    factor, rest = a, change
+    for _ in range(steps - 1):
+        square = a * square + change @ square
+        square = a * square + change @ square
+        change = b * square + c * (square @ square)
+        factor, rest = a * factor, factor * change + a * rest + rest @ change
+    return factor, rest
