@@ -270,27 +270,30 @@ class Optimizer(ParameterRule):
     def averaged(self) -> Iterator[None]:
         """Give the network the averages of its parameters within a `with` statement; no effect without an average.
 
-        Raises    PuregraphError if the state is sharded over several processes
+        If the state is sharded over several processes, all of them call it.
         """
-        self.sync()
-        slots = [slot for slot in self.slots if "average" in slot.arrays]
-        if any(slot.part is not None for slot in slots):
-            raise PuregraphError(f"{type(self).__name__}: the averages are sharded over several processes")
+        slots = self.slotsOfAverages
         kept = [slot.param.materialize().copy() for slot in slots]
         try:
-            for slot in slots:
-                slot.write(slot.arrays["average"])
+            self.keepAverage()
             yield
         finally:
             for slot, data in zip(slots, kept):
                 slot.write(data)
 
     def keepAverage(self) -> None:
-        """Give the network the averages of its parameters permanently."""
+        """Give the network the averages of its parameters permanently.
+
+        If the state is sharded over several processes, all of them call it.
+        """
+        for slot in self.slotsOfAverages:
+            slot.write(slot.gathered("average", self))
+
+    @property
+    def slotsOfAverages(self) -> list[Slot]:
+        """The slots that have an average, in this process or in others."""
         self.sync()
-        for slot in self.slots:
-            if "average" in slot.arrays:
-                slot.write(slot.arrays["average"])
+        return [slot for slot in self.slots if slot.step and "average" in self.ruleOf(slot).stateNames(slot)]
 
     # Checkpoints ----------------------------------------------------------------------------------------------
 

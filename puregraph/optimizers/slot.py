@@ -86,6 +86,21 @@ class Slot:
         data = self.param.materialize()
         return np.zeros_like(data, dtype=np.promote_types(data.dtype, np.float32))
 
+    def shapeOf(self, name: str, rule: Any) -> tuple[int, ...] | None:
+        """The shape of a state array of a rule that updates no parameter in part; None for one like the parameter."""
+        if rule.isElementwise:
+            return None
+        shape: tuple[int, ...] = rule.startAll(self.blank())[name].shape
+        return shape
+
+    def gathered(self, name: str, optimizer: Any) -> Any:
+        """A state array with the elements that other processes have; None before an update. All processes call it."""
+        array = self.arrays.get(name)
+        if self.sharding is None:
+            return array
+        dtype = np.promote_types(self.param.dtype, np.float32)
+        return self.sharding.gathered(self.param, array, dtype, self.shapeOf(name, optimizer.ruleOf(self)))
+
     def begun(self, rule: Any) -> dict[str, Any]:
         """Return new state arrays of the parameter, as before its first update by a rule."""
         data = self.param.materialize()

@@ -9,7 +9,11 @@ from launched import length
 
 import puregraph
 from puregraph import (
+    EMA,
+    LAMB,
+    SWA,
     Accuracy,
+    Adafactor,
     Adam,
     BatchNorm,
     Conv2D,
@@ -17,9 +21,11 @@ from puregraph import (
     Dropout,
     Flatten,
     Linear,
+    Lookahead,
     MaxPool2D,
     MomentumSGD,
     MultiOptimizer,
+    Muon,
     Relu,
     Sequential,
     Trainer,
@@ -45,6 +51,14 @@ def several(**options):
     """The same with an optimizer for weights and another one for biases, whose states differ, and whole batches alone."""
     trainer, data, target = perceptron(**{"dropLast": True, **options})
     trainer.optimizer = MultiOptimizer({"*.b": MomentumSGD(1e-2), "*": Adam(1e-2)}, clipNorm=0.5)
+    return trainer, data, target
+
+
+def matrices(**options):
+    """The same with rules of arrays, which update no parameter in part, and averages that are validated."""
+    trainer, data, target = perceptron(**options)
+    rules = {"linear.W": Muon(1e-2, average=EMA(0.9)), "*.W": Adafactor(1e-2), "linear.b": LAMB(average=SWA(2))}
+    trainer.optimizer = MultiOptimizer({**rules, "*": Adam(1e-2, average=Lookahead(3))}, clipNorm=0.5)
     return trainer, data, target
 
 
@@ -108,6 +122,14 @@ def inParts(**options):
     return trainer, tokens[:, :-1], tokens[:, 1:]
 
 
+def tensorAverage():
+    """The hash of the same with an average that is validated."""
+    trainer, data, target = inParts()
+    trainer.optimizer = Adam(1e-2, average=EMA(0.9))
+    trainer.train(data, target, epochs=2, validation=(data[:20], target[:20]))
+    return hashOf(trainer)
+
+
 def product(net, data, target, seed, **options):
     """A trainer that clips, takes steps of two batches, and has a smaller last batch: 16, 16 and 9 samples."""
     puregraph.seed(seed)
@@ -159,10 +181,13 @@ def trained(name, trainer=None, data=None, target=None, **options):
     return trainer
 
 
-RECIPES = {each.__name__: each for each in (perceptron, several, accumulated, convolutional, synchronized, language)}
+RECIPES = {
+    each.__name__: each for each in (perceptron, several, matrices, accumulated, convolutional, synchronized, language)
+}
 EPOCHS = {
     "perceptron": 6,
     "several": 8,
+    "matrices": 6,
     "accumulated": 15,
     "convolutional": 8,
     "synchronized": 8,
@@ -185,8 +210,13 @@ def hashOf(trainer):
 def outcome(name, **options):
     """The hash of a run of `length` steps or a few more, each epoch validated."""
     trainer, data, target = RECIPES[name](**options)
-    trainer.train(data, target, epochs=-(-EPOCHS[name] * length() // 30), validation=(data[:20], target[:20]))
+    trainer.train(data, target, epochs=epochsOf(name), validation=(data[:20], target[:20]))
     return hashOf(trainer)
+
+
+def epochsOf(name):
+    """How many epochs have `length` steps or a few more."""
+    return -(-EPOCHS[name] * length() // 30)
 
 
 def outcomeAlone(name):

@@ -10,7 +10,7 @@ import recipes
 from launched import lines
 from rankpool import ran, ranAlone
 
-from puregraph import SGD, Adam, CrossEntropy, DataError, Linear, PuregraphError, Sequential, Trainer
+from puregraph import SGD, Adam, CrossEntropy, DataError, Linear, Muon, PuregraphError, Sequential, Trainer
 from puregraph.distributed import CountingWorld, World
 from puregraph.distributed.collectives.treenorm import treeNorm
 from puregraph.distributed.collectives.treesum import BLOCK, cutsOf
@@ -31,7 +31,7 @@ print(world().rank, json.dumps(found))
 """
 
 
-SOME = ("perceptron", "accumulated", "convolutional")
+SOME = ("perceptron", "matrices", "accumulated", "convolutional")
 
 
 @pytest.mark.mpi
@@ -47,6 +47,44 @@ def test_runs_with_parts_of_the_state_end_as_those_with_all_of_it(count, names, 
     for row in found:
         assert row.pop("state") == {name: alone[name] for name in ("perceptron", "convolutional")}
         assert row == alone
+
+
+ARRAYS = """
+import json, recipes
+from pathlib import Path
+from puregraph.distributed import world
+ways = [dict(shard="state"), dict(shard="parameters"), dict(stages=2), dict(stages=2, shard="gradients")]
+found = [recipes.outcome("matrices", **way) for way in ways]
+for way in ways[1:]:
+    trainer, data, target = recipes.matrices(**way)
+    trainer.train(data, target, epochs=1, validation=(data[:20], target[:20]))
+    trainer.save("run.h5")
+    again = recipes.matrices()[0].resume("run.h5")
+    again.train(data, target, epochs=recipes.epochsOf("matrices") - 1, validation=(data[:20], target[:20]))
+    found.append(recipes.hashOf(again))
+found.append(recipes.tensorAverage())
+Path(f"found-{world().rank}").write_text(json.dumps(found))
+"""
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("count", [3, *[pytest.param(n, marks=pytest.mark.slow) for n in (1, 2, 5)]])
+def test_rules_of_arrays_and_averages_are_those_of_one_process_however_a_run_is_divided(count, tmp_path):
+    """Also of a run that is saved in parts and goes on without."""
+    lines(ran(count, tmp_path, ARRAYS))
+    wanted = recipes.outcomeAlone("matrices")
+    assert len(list(tmp_path.glob("found-*"))) == count
+    for path in tmp_path.glob("found-*"):
+        assert json.loads(path.read_text()) == [wanted] * 7 + [recipes.tensorAverage()]
+
+
+def test_a_rule_of_arrays_is_refused_where_a_parameter_is_cut_along_an_axis():
+    trainer, data, target = recipes.inParts()
+    trainer.optimizer = Muon()
+    with pytest.raises(
+        DataError, match=r"tensor=4: Muon updates 'gpt\.words\.W' as a whole, of which each process has a"
+    ):
+        trainer.train(data, target)
 
 
 WEIGHED = """

@@ -5,7 +5,7 @@ import pytest
 
 from puregraph import MSE, BatchNorm, Linear, Relu, Sequential, Trainer, Validator, seed
 from puregraph.compile import Updater
-from puregraph.core.errors import ArgumentError, DataError
+from puregraph.core.errors import ArgumentError
 from puregraph.optimizers import (
     ASGD,
     EMA,
@@ -185,13 +185,6 @@ def test_a_setting_changed_by_hand_counts_in_a_compiled_update(change):
         nets.append(weightsOf(net))
     for path, w in nets[0].items():
         np.testing.assert_allclose(nets[1][path], w, rtol=1e-6, atol=1e-7)
-
-
-@pytest.mark.parametrize("setting", [{"stages": 2}])
-def test_an_average_and_a_sharded_state_are_refused_together(setting):
-    trainer = trainerFor(Adam(average=EMA()), grains=2, **setting)
-    with pytest.raises(DataError, match="no rank would have all of the average that Adam validates with"):
-        trainer.train(X, Y, epochs=1)
 
 
 def test_the_largest_variance_so_far_is_refused_where_there_is_none():

@@ -37,9 +37,9 @@ def isPlain(optimizer: Optimizer) -> bool:
     return all(getattr(f, "__module__", "").startswith("puregraph.optimizers.") for f in methods)
 
 
-def isDivisible(optimizer: Optimizer) -> bool:
+def isElementwise(optimizer: Optimizer) -> bool:
     """True if an optimizer updates each element by formulas, so that processes can update some elements each."""
-    return isPlain(optimizer) and all(member.isElementwise for member in optimizer.members)
+    return all(member.isElementwise for member in getattr(optimizer, "members", ()))
 
 
 class UpdateScalars:

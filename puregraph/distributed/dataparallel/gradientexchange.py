@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from puregraph.compile.gradientbuckets import GradientBuckets, backwardOrder
+from puregraph.compile.trace.updaterule import isElementwise
 from puregraph.core import device
 from puregraph.core.param import Param
 from puregraph.distributed.collectives.bucketedsum import BucketedSum, BucketRow
@@ -45,8 +46,11 @@ class GradientExchange:
         names = {id(param): path for path, param in trainer.net.params.items()}
         labels = [f"bucket {n + 1}: {names.get(id(self.params[g[-1]]))}" for n, g in enumerate(buckets.groups) if g]
         isBrief = shard in ("gradients", "parameters")
-        sizes = [end - begin for begin, end in pairwise(buckets.cuts)]
-        cuts = [cutsAmong(row, size, world.size) for row, size in zip(self.rows, sizes)]
+        isCut = not self.isPassing or isElementwise(trainer.optimizer)
+        cuts = [
+            cutsAmong(row, end - begin, world.size, None if isCut else (begin, buckets.cuts[-1]))
+            for row, (begin, end) in zip(self.rows, pairwise(buckets.cuts))
+        ]
         self.tree = BucketedSum(world, grains, dtype, buckets.cuts, labels, not self.isPassing, isBrief, cuts)
         buckets.predict = partial(predicted, world.size, len(self.tree.spans[world.rank]), not self.isPassing)
         isOverlapped = world.size > 1 and not any(map(isOnDevice, params))

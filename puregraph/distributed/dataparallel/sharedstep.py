@@ -44,7 +44,8 @@ class SharedStep:
         self.trainer, self.mesh = trainer, meshFor(trainer.world, trainer.stages, trainer.tensor)
         self.world, self.shard = self.mesh.data.world, trainer.shard
         self.grains = Grains(trainer.grains or self.world.size, self.world)
-        self.slots = slotsOf(trainer.optimizer)
+        self.optimizer: Any = trainer.optimizer
+        self.slots = slotsOf(self.optimizer)
         self.sharded: ShardedUpdate | None = None
         self.weights: ShardedWeights | None = None
         self.begin()
@@ -75,7 +76,6 @@ class SharedStep:
 
     def collect(self, group: list[Batch], location: str) -> None:
         """Run forward, backward and the all-reduce on this rank's share of the batches. Safe to retry."""
-        trainer = self.trainer
         self.group = [batch if batch.whole else sharedBatch(batch, self.grains.share(batch.size)) for batch in group]
         self.size = sum(batch.whole or 0 for batch in self.group)
         self.rows = np.zeros((self.grains.count, len(group), self.columns.length))
@@ -93,13 +93,13 @@ class SharedStep:
         whole = float(self.column("counted").sum())
         if whole not in (0.0, self.size):  # each gradient was divided by the size
             self.multiply(self.size / whole)
-        self.norm = self.measured() if trainer.optimizer.needsNorm else None
+        self.norm = self.measured() if self.optimizer.needsNorm else None
 
     def setupGradients(self) -> list[Any]:
         """Prepare the exchange of gradients. Returns the parameters in the order of their gradients."""
         self.gradients = exchangeFor(self, self.grains, [slot.param for slot in self.slots])
         if self.gradients.isPassing:
-            refuseUpdate(self.trainer.optimizer, f"shard={self.shard!r}")
+            refuseUpdate(self.optimizer, f"shard={self.shard!r}")
             sharding = self.gradients.sharding()
             self.weights = weightsFor(self.trainer, sharding) if self.shard == "parameters" else None
             self.sharded = ShardedUpdate(self, sharding, self.weights)
@@ -285,7 +285,7 @@ class SharedStep:
 
     def update(self) -> None:
         """Update with the sum of all grains' gradients, or with this rank's shard of it."""
-        optimizer = self.trainer.optimizer
+        optimizer = self.optimizer
         reached: Any = self.column("reached").any((0, 1))
         optimizer.measured = self.norm
         try:

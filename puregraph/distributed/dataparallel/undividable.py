@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from puregraph.compile.trace.updaterule import isDivisible
+from puregraph.compile.trace.updaterule import isPlain
 from puregraph.core.errors import DataError
-from puregraph.distributed.sharding.sharding import isOnDevice
+from puregraph.distributed.sharding.sharding import Sharding, isOnDevice
 
 
 def refuseUndividable(trainer: Any, label: str, parts: str) -> None:
@@ -25,12 +25,24 @@ def refuseUndividable(trainer: Any, label: str, parts: str) -> None:
 
 
 def refuseUpdate(optimizer: Any, label: str) -> None:
-    """Refuse an optimizer that cannot update some elements without the others.
+    """Refuse an optimizer that cannot update some parameters without the others.
 
     Raises    DataError
     """
     name = type(optimizer).__name__
-    if not isDivisible(optimizer):
+    if not isPlain(optimizer):
         raise DataError(f"{label}: {name} updates in a way of its own, of which no part can be done alone")
-    if any("average" in dict(member.texts[0]) for member in optimizer.members):
-        raise DataError(f"{label}: no rank would have all of the average that {name} validates with; leave it out")
+
+
+def refuseParts(optimizer: Any, sharding: Sharding, label: str) -> None:
+    """Refuse a rule of arrays for a parameter that is divided along an axis.
+
+    Raises    DataError
+    """
+    for slot in optimizer.slots:
+        rule = optimizer.ruleOf(slot)
+        if id(slot.param) in sharding.orders and not rule.isElementwise:
+            raise DataError(
+                f"{label}: {type(rule).__name__} updates '{slot.path}' as a whole, of which each process has a part; "
+                'use an optimizer of formulas for it, or shard="state" or stages'
+            )

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from puregraph.compile.gradientbuckets import GradientBuckets, backwardOrder
+from puregraph.compile.trace.updaterule import isElementwise
 from puregraph.core.errors import NotFiniteError
 from puregraph.core.param import scaled
 from puregraph.data.batches import Batch
@@ -111,7 +112,8 @@ class PipelineStep(SharedStep):
             params = [p for p in self.params if pipeline.homes.get(id(p), [0])[0] == stage]
             first = mesh.rankAt(stage % mesh.stage.size, 0)
             size, ranks = sum(param.size for param in params), range(first, first + mesh.data.size)
-            cuts = [0] + [size] * len(ranks) if self.shard is None else cutsAmong(params, size, len(ranks))
+            spread = (0, size) if size and not isElementwise(self.optimizer) else None
+            cuts = [0] + [size] * len(ranks) if self.shard is None else cutsAmong(params, size, len(ranks), spread)
             rows.append(ShardRow(params, cuts, ranks, mesh.world.size, self.shard is None))
         offsets = {id(param): begin for param, (begin, _) in zip(self.params, self.row.spans)}
         return Sharding(mesh.world, rows, offsets, self.row.cuts[-1])

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 import numpy as np
 
+from puregraph.core.base.align import aligned
 from puregraph.core.errors import CheckpointError
 from puregraph.core.storage.pieces import ElementRange, PieceSet, writePiece
 from puregraph.distributed.sharding.sharding import Sharding
@@ -35,7 +37,8 @@ def keepShards(sharding: Sharding, optimizer: Optimizer, slots: list[Slot]) -> N
             continue
         first, last = sharding.updated(slot.param)
         kept = arrays if first < last else {}
-        slot.arrays = {name: sharding.shard(slot.param, array) for name, array in kept.items()}
+        isWhole = sharding.isWhole(slot.param)
+        slot.arrays = {name: aligned(a) if isWhole else sharding.shard(slot.param, a) for name, a in kept.items()}
         isEverywhere = sharding.isEverywhere(slot.param)
         slot.sharding, slot.part = (None, None) if isEverywhere else (sharding, sharding.held(slot.param))
 
@@ -50,11 +53,8 @@ def wholeState(optimizer: Optimizer) -> dict[str, Any]:
     gathered: dict[str, Any] = {}
     for slot in optimizer.slots:
         for name in optimizer.ruleOf(slot).storedNames(slot) if slot.step else ():
-            array = np.array(slot.step) if name == "step" else slot.arrays.get(name)
-            if name != "step" and slot.sharding is not None:
-                dtype = np.promote_types(slot.param.dtype, np.float32)
-                array = slot.sharding.gathered(slot.param, array, dtype)
-            gathered[f"{name}/{slot.path}"] = array
+            isStep = name == "step"
+            gathered[f"{name}/{slot.path}"] = np.array(slot.step) if isStep else slot.gathered(name, optimizer)
     return gathered
 
 
@@ -95,8 +95,9 @@ def shardsOf(optimizer: Optimizer) -> tuple[dict[str, Any], list[Any], list[Elem
             else:
                 arrays[key] = None
                 dtype = np.promote_types(slot.param.dtype, np.float32)
-                shapes.append([index, list(slot.param.shape), dtype.name])
-                first, last = slot.part
+                shape = slot.shapeOf(name, optimizer.ruleOf(slot))
+                shapes.append([index, list(slot.param.shape if shape is None else shape), dtype.name])
+                first, last = slot.part if shape is None else (0, math.prod(shape) * (slot.part[0] < slot.part[1]))
                 ranges += [ElementRange(index, first, last, slot.arrays[name].reshape(-1))] if first < last else []
     return arrays, shapes, ranges
 

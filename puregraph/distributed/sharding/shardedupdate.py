@@ -33,7 +33,7 @@ class ParamShard(Param):
     """A shard of a parameter, with its own memory and the parameter's settings; `span` is its range of elements."""
 
     def __init__(self, param: Param, span: Span, array: Array):
-        super().__init__((span[1] - span[0],), dtype=param.dtype)
+        super().__init__(array.shape, dtype=param.dtype)
         self.of, self.span, self.array = param, span, array
 
     def refresh(self) -> None:
@@ -53,7 +53,7 @@ class ShardedUpdate:
 
     def __init__(self, step: SharedStep, sharding: Sharding, weights: ShardedWeights | None = None):
         self.mesh, self.objective, self.slots = step.mesh, step.objective, step.slots
-        self.optimizer: Optimizer = step.trainer.optimizer
+        self.optimizer: Optimizer = step.optimizer
         self.sharding, self.weights = sharding, weights
         keepShards(sharding, self.optimizer, self.slots)
         self.local = [slot for slot in self.slots if len(range(*sharding.updated(slot.param)))]
@@ -71,6 +71,8 @@ class ShardedUpdate:
             array = aligned(self.sharding.shard(param, param.materialize()).copy())
         else:
             array = self.weights.shard(param)
+        if self.sharding.isWhole(param):
+            array = array.reshape(param.shape)  # as rules of arrays see it
         return ParamShard(param, self.sharding.updated(param), array)
 
     def run(self, sums: Sums, reached: set[int]) -> None:
@@ -114,7 +116,7 @@ class ShardedUpdate:
         if isinstance(shard, ParamShard):
             if self.weights is None:
                 first, last = shard.span
-                shard.array[...] = param.materialize().reshape(-1)[first:last]
+                shard.array[...] = param.materialize().reshape(-1)[first:last].reshape(shard.shape)
             shard.refresh()
         shard.grad = grad
 
@@ -151,7 +153,7 @@ class ShardedUpdate:
         for param, first, last, offset in row.overlaps(*spans[group.index]):
             shard, offset = shards[id(param)], at + offset - begin
             start = shard.span[0]
-            chunk[offset : offset + last - first] = device.toHost(shard.array[first - start : last - start])
+            chunk[offset : offset + last - first] = device.toHost(shard.array.reshape(-1)[first - start : last - start])
         group.world.allGather(chunk, ends)
         for (begin, end), at in zip(spans, ends):
             for param, first, last, offset in row.overlaps(begin, end):

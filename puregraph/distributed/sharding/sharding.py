@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import accumulate, pairwise
@@ -126,8 +127,19 @@ class Sharding:
         order = self.orders.get(id(param))
         return flat.reshape(param.shape) if order is None else order.shaped(flat)
 
-    def gathered(self, param: Param, array: Array | None, dtype: np.dtype) -> np.ndarray:
-        """All-gather an array like a parameter from the elements that each rank holds; None for a rank without."""
+    def isWhole(self, param: Param) -> bool:
+        """True if this rank updates all elements of a parameter, in the order of its array."""
+        return id(param) not in self.orders and self.updated(param) == (0, param.size)
+
+    def gathered(
+        self, param: Param, array: Array | None, dtype: np.dtype, shape: tuple[int, ...] | None = None
+    ) -> np.ndarray:
+        """All-gather an array like a parameter from the elements that each rank holds; None for a rank without.
+
+        `shape` is that of an array that one rank holds, with the parameter, if it is another one.
+        """
+        if shape is not None:
+            return self.gatheredWhole(param, array, dtype, shape)
         flat, (first, last) = np.empty(param.size, dtype), self.held(param)
         if first < last and array is not None:
             begin, _ = self.updated(param)
@@ -136,6 +148,16 @@ class Sharding:
             flat[first:last] = 0
         self.world.allGather(flat, [*[self.held(param, rank)[0] for rank in range(self.world.size)], param.size])
         return self.shaped(param, flat)
+
+    def gatheredWhole(self, param: Param, array: Array | None, dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
+        """All-gather an array of any shape from the rank that holds a parameter."""
+        ranks = range(self.world.size)
+        holder = next(rank for rank in ranks if self.held(param, rank) == (0, param.size))
+        result = np.zeros(shape, dtype)
+        if holder == self.world.rank and array is not None:
+            result[...] = device.toHost(array)
+        self.world.allGather(result.reshape(-1), [result.size * (rank > holder) for rank in range(self.world.size + 1)])
+        return result
 
     def gradient(self, sums: Sums, param: Param) -> np.ndarray:
         """Return the gradient of the elements that this rank updates, from its parts of the rows of all gradients."""
@@ -200,6 +222,15 @@ def isOnDevice(param: Param) -> bool:
 Sums = Sequence[np.ndarray] | dict[int, np.ndarray]  # this rank's sums of gradients, by row
 
 
-def cutsAmong(params: Sequence[Param], size: int, count: int) -> list[int]:
-    """Return the beginnings of `count` shards of a row of `size` elements with padding, at block boundaries."""
-    return cutsOf(size, count)
+def cutsAmong(params: Sequence[Param], size: int, count: int, spread: tuple[int, int] | None = None) -> list[int]:
+    """Return the beginnings of `count` shards of a row of `size` elements with padding, at block boundaries.
+
+    With `spread`, they begin between parameters, for a rule that updates none in part. It is the position of the row
+    among all elements, and the number of these: a parameter goes to the rank that would have its middle element.
+    """
+    if spread is None:
+        return cutsOf(size, count)
+    begin, total = spread
+    ends = list(accumulate([param.size for param in params], initial=0))
+    ranks = [(2 * begin + a + b) * count // (2 * total) for a, b in pairwise(ends)]
+    return [0, *[ends[bisect_left(ranks, rank)] for rank in range(1, count)], size]

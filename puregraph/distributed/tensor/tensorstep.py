@@ -10,7 +10,7 @@ from puregraph.core.param import Param
 from puregraph.data.batches import Batch
 from puregraph.distributed.dataparallel.deviceexchange import exchangeFor
 from puregraph.distributed.dataparallel.sharedstep import SharedStep
-from puregraph.distributed.dataparallel.undividable import refuseUndividable
+from puregraph.distributed.dataparallel.undividable import refuseParts, refuseUndividable
 from puregraph.distributed.sharding.shardedupdate import ShardedUpdate
 from puregraph.distributed.sharding.shardedweights import ShardedWeights
 from puregraph.distributed.sharding.sharding import Sums
@@ -63,7 +63,9 @@ class TensorStep(SharedStep):
         self.split, self.weights = known.split, known.weights
         self.setup(known.split.graph, known.objective)
         self.objective.buckets = None  # one thread may communicate, which sums values during the pass
-        self.sharded = ShardedUpdate(self, known.split.sharding([slot.param for slot in self.slots]), known.weights)
+        sharding = known.split.sharding([slot.param for slot in self.slots])
+        refuseParts(self.optimizer, sharding, f"tensor={trainer.tensor}")
+        self.sharded = ShardedUpdate(self, sharding, known.weights)
         return known.split
 
     def setupGradients(self) -> list[Any]:
