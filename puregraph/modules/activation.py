@@ -55,8 +55,8 @@ class Elu(Pointwise):
 class Gelu(Pointwise):
     """y = x P(X <= x) for standard normal X = x/2 erfc(-x / sqrt 2), or its approximation by a tanh.
 
-    `approximate`: y = x s(2 sqrt(2 / pi) (x + 0.044715 x^3)), s(z) = 1 / (1 + exp(-z)), off by less than 0.0005; it is
-    x/2 (1 + tanh(z / 2)) without the difference that has no digits left below -4.
+    `approximate`: y = x s(2 sqrt(2 / pi) (x + 0.044715 x^3)), s(z) = 1 / (1 + exp(-z)), off by less than 0.0005. The
+    equal x/2 (1 + tanh(z / 2)) would lose all digits below -4.
 
     Shapes    x (any) -> y the same
     Source    Hendrycks, Gimpel 2016, arXiv:1606.08415, section 2

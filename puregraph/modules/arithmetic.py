@@ -54,7 +54,7 @@ class Add(_Broadcast):
 
 @widened
 def total(*xs):
-    """The sum, from the left; a copy of a lone input."""
+    """Return the sum, added from left to right; a copy of a single input."""
     return reduce(np.add, asResultType(*xs)) if len(xs) > 1 else xs[0].copy()
 
 
@@ -100,7 +100,7 @@ class Mul(_Broadcast):
 
 @widened
 def times(*xs):
-    """The product, from the left; a copy of a lone input."""
+    """Return the product, multiplied from left to right; a copy of a single input."""
     return reduce(np.multiply, asResultType(*xs)) if len(xs) > 1 else xs[0].copy()
 
 

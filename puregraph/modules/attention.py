@@ -72,7 +72,7 @@ class Attention(Module):
         return q.shape[-1] ** -0.5 if self.scale is None else self.scale
 
     def maskDoubt(self, mask):
-        """The warning of a mask that holds both 0 and 1, and nothing else, as floats; empty for any other."""
+        """Return a warning for a mask of floats that are all 0 or 1, with both present; an empty text for any other."""
         ones = int((mask == 1).sum()) if mask.dtype.kind == "f" else 0
         isMistake = 0 < ones < mask.size and ones + int((mask == 0).sum()) == mask.size
         hint = "give mask.astype(bool) to hide where it is 0"
@@ -84,7 +84,7 @@ class Attention(Module):
         return attend(q, k, v, mask, self.causal, self.factor(q))
 
     def updateGrad(self, grad, q, k, v, *others, needs):
-        *masks, y, lse = others  # a mask that was left out may be None, or absent
+        *masks, y, lse = others  # without a mask, it is None or missing
         mask = masks[0] if masks else None
         delta = (widen(grad) * widen(y)).sum(axis=-1, keepdims=True)
         ofMask = len(needs) > 3 and needs[3] and mask is not None
@@ -95,7 +95,7 @@ class Attention(Module):
         return 2 * product(q[:3]) * k[2] * (q[3] + v[3] + 2)
 
     def workspaceFrom(self, q, k, v, mask=None):
-        """The bytes that cuDNN takes beside values and gradients for a backward pass, deterministic and not."""
+        """Return the bytes of workspace of cuDNN's backward pass: of the deterministic one, and of the other."""
         return [backwardBytes(*q, k[2], isDeterministic=isDeterministic) for isDeterministic in (True, False)]
 
     @classmethod

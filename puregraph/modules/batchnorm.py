@@ -12,7 +12,7 @@ from puregraph.graph.module import Module
 from puregraph.modules.windows import channelHint, overMaps, perMap
 from puregraph.ops.reduction.reference import moments, total
 
-KERAS = 0.9  # a momentum from here on is taken for Keras' meaning, the share of the old statistics
+KERAS = 0.9  # from here on a momentum is probably meant as in Keras: the share of the old statistics
 
 
 class BatchNorm(Module):
@@ -87,7 +87,7 @@ class BatchNorm(Module):
         return self.normalized(x, scale, bias, center, variance)
 
     def normalized(self, x, scale, bias, center, variance):
-        """The outputs, with these statistics."""
+        """Return y and the hidden outputs, for these statistics."""
         factor = 1 / np.sqrt(variance + self.epsilon)
         y = x - perMap(center, x)
         y *= perMap(factor if scale is None else factor * scale, x)
@@ -103,8 +103,8 @@ class BatchNorm(Module):
         var += rate * (variance * (values / (values - 1)) - var)
 
     def updateTogether(self, arguments, total):
-        """The outputs for each microbatch, from its `arguments`; `total` adds arrays of a length over all
-        microbatches."""
+        """Return the outputs of each microbatch from its entry of `arguments`. `total(arrays, length)` adds arrays of
+        that length over all microbatches."""
         xs = [x for x, *_ in arguments]
         sums = total([np.append(x.sum(overMaps(x), np.float64), x.size // self.maps) for x in xs], self.maps + 1)
         values = int(sums[-1])
@@ -120,7 +120,7 @@ class BatchNorm(Module):
         return outputs
 
     def gradTogether(self, arguments, needs, total):
-        """The gradients of each microbatch; the gradient of x depends on the statistics of all microbatches."""
+        """Return the gradients of each microbatch; that of x depends on the statistics of all microbatches."""
         sums = []
         for grad, x, *_, center, factor in arguments:
             g, z = grad.astype(np.float64), perMap(factor, x) * (x - perMap(center, x))

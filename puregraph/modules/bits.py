@@ -53,7 +53,7 @@ class Bitwise(_OfBits):
 
 
 class BitShift(_OfBits):
-    """y = a << b or a >> b; a shift by more bits than there are leaves none.
+    """y = a << b or a >> b; a shift by all bits or more gives 0, or -1 if a negative a is shifted right.
 
     Shapes    a, b that broadcast -> their broadcast
     Source    ONNX operator BitShift

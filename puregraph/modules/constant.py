@@ -15,7 +15,7 @@ from puregraph.graph.module import Module
 
 
 def zeros(shape, dtype):
-    """Zeros of a shape whose sizes are known."""
+    """Return zeros of a shape. Raises ShapeError if a size is not known."""
     need(all(type(size) is int for size in shape), "a shape of known sizes", show(shape))
     try:
         return np.zeros(shape, dtype)
@@ -27,12 +27,12 @@ def zeros(shape, dtype):
 class Constant(Module):
     """y = value: an array of numbers, saved with the network and never trained.
 
-    `value` is an array, a number, or a list of them; or else `shape` and `dtype` say what a file will bring. Integers,
-    booleans and a float without axes are known ahead of data, so that shapes may follow from them.
+    `value` is an array, a number, or a list of them; otherwise `shape` and `dtype` are those of a value that a file
+    loads. Integers, booleans and a float without axes are known ahead of data, so that shapes may depend on them.
 
     Shapes    -> y as value
     Source    ONNX operator Constant
-    Raises    DtypeError if these are no numbers
+    Raises    DtypeError if the value is not numeric
     """
 
     isDiscrete = True
@@ -78,7 +78,7 @@ class Constant(Module):
 def numbersFrom(value, dtype):
     """Convert a user's value to an array.
 
-    Raises    ArgumentError where numpy makes none of it, as of rows of several lengths
+    Raises    ArgumentError if numpy cannot convert it, such as rows of different lengths
     """
     try:
         return np.asarray(value, dtype)
@@ -161,7 +161,7 @@ class Full(Module):
         return self.updateData(value) if isKnown else None
 
     def updateData(self, sizes):
-        shape = positive(sizesOf(sizes))  # which CuPy, where it is empty, takes for that of `sizes`
+        shape = positive(sizesOf(sizes))  # CuPy ignores an empty one, hence (1, *shape)
         return np.full_like(sizes, self.value, shape=(1, *shape), dtype=self.dtype).reshape(shape)
 
     def sample(self, rng, sizes):
@@ -178,16 +178,16 @@ class Full(Module):
 
 
 def positive(sizes):
-    """Sizes as a shape."""
+    """Return sizes as a shape. Raises ShapeError if one is negative."""
     need(not any(size < 0 for size in sizes), "sizes of at least 0", tuple(sizes))
     return tuple(sizes)
 
 
 class Range(Module):
-    """y = start, start + step, start + 2 step, ..., up to but without stop; inputs are integers.
+    """y = start, start + step, start + 2 step, ..., below stop; inputs are integers.
 
-    As with numpy's arange a lone input is the stop, and the start is 0 then. Where the inputs are known ahead of data,
-    so is the length.
+    As in numpy's arange, a single input is the stop, and the start is 0. If the inputs are known ahead of data, so is
+    the length.
 
     Shapes    start (), stop (), step () -> y (max(0, ceil((stop - start) / step)))
     Source    the NumPy reference, numpy.arange; ONNX operator Range

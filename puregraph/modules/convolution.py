@@ -1,4 +1,4 @@
-"""Convolutions of one, two, three and n axes, and with weights that are inputs."""
+"""Convolutions of one, two, three and n axes, also with weights that are inputs."""
 
 from math import prod
 
@@ -17,8 +17,8 @@ from puregraph.ops.reduction.reference import total
 
 
 class _Convolution(Module):
-    """A subclass says how its weight is applied, and how gradients go back: ConvNd by convolve and its adjoint,
-    DeconvNd the other way around. The weight of both has the channels first that its convolution gives."""
+    """Base class of convolutions. A subclass implements `apply` and `applyAdjoint`: ConvNd by convolve and its adjoint,
+    DeconvNd by the adjoint and convolve. The first axis of both weights is the output channels of `convolve`."""
 
     rank: int | None = None
     reads = ("x", "W")
@@ -78,7 +78,7 @@ def checkMaps(inmaps, outmaps, groups):
 
 
 class _Forward(_Convolution):
-    """The base of convolutions that are no transposed ones."""
+    """Base class of convolutions that are not transposed."""
 
     def apply(self, x, W):
         return convolve(x, W, *self.layout(x.shape[2:], W.shape[2:]))

@@ -10,7 +10,7 @@ from puregraph.graph.module import Module
 
 
 class _Cumulative(Module):
-    """The base: along `axis`, without the element itself if `exclusive`, from the end if `reverse`."""
+    """Base class: along `axis`, without the element itself if `exclusive`, from the end if `reverse`."""
 
     keepsDtype = True
     followsValues = True
@@ -67,7 +67,7 @@ class CumProd(_Cumulative):
 
 @widened
 def accumulated(function, x, axis, exclusive, reverse, first):
-    """A cumulative function along an axis."""
+    """Return a cumulative function of x along an axis; with `exclusive`, it begins with `first`."""
     axis = normalAxis(axis, x.ndim)
     x = np.flip(x, axis) if reverse else x
     if exclusive:

@@ -1,4 +1,4 @@
-"""Transposed convolutions, and with weights that are inputs."""
+"""Transposed convolutions, also with weights that are inputs."""
 
 from math import prod
 
@@ -12,7 +12,7 @@ from puregraph.ops.convolution.windowgeometry import opposite, padded
 
 
 class _Transposed(_Convolution):
-    """The base of transposed convolutions."""
+    """Base class of transposed convolutions."""
 
     isTransposed = True
 
@@ -24,11 +24,11 @@ class _Transposed(_Convolution):
         return tuple(halves(d * (k - 1) + 1 - s) for k, s, d in zip(size, stride, dilation))
 
     def postpads(self, rank):
-        """How far y is longer at the end of each axis."""
+        """Return the number of elements by which y is longer at the end of each axis."""
         return self.postpad
 
     def cut(self, size):
-        """The stride, and of each axis the padding of the convolution, and the zeros around all windows of y."""
+        """Return, for each axis, the padding of the convolution, and the zeros of y outside of all windows."""
         stride, pad, dilation = self.windows(size)
         more = [post - post % s for post, s in zip(self.postpads(len(size)), stride)]
         inside = tuple([(max(0, before), max(0, after - n)) for (before, after), n in zip(pad, more)])
@@ -52,7 +52,7 @@ class _Transposed(_Convolution):
         return lengths
 
     def reached(self, y, size):
-        """y without the zeros around all windows."""
+        """Return y without the zeros outside of all windows."""
         return padded(y, opposite(self.cut(size)[1]))
 
     def apply(self, x, W):
@@ -68,10 +68,10 @@ class _Transposed(_Convolution):
 class DeconvNd(_Transposed):
     """y[n, o, h] = b[o] + sum over c, t, a with h = a stride + t dilation - before of W[c, o, t] x[n, c, a]
 
-    The adjoint, in its input, of the convolution with the same weight and options, with y's shape as its input's. With
-    a stride, several lengths of y give the same of x: `postpad`, below the stride or the dilation, says how far y is
-    longer than the shortest. The number of axes is that of `size`; `pad` is what that convolution pads, and here is cut
-    off; negative, it adds zeros. "same" makes the lengths those of x times the stride.
+    The adjoint of the convolution from y to x with the same weight and options. With a stride, several lengths of y
+    give the same length of x: `postpad`, below the stride or the dilation, is added to the shortest. The number of axes
+    is that of `size`; `pad`, the padding of that convolution, is cut off y; a negative side adds zeros. "same" makes
+    the lengths those of x times the stride.
 
     Shapes    x (n, inmaps, *spatial), W (inmaps, outmaps / groups, *size), b (outmaps,) -> y (n, outmaps, *lengths),
               lengths = (length - 1) stride + dilation (size - 1) + 1 - before - after + postpad

@@ -10,16 +10,16 @@ from puregraph.core.hostrule import onHost
 from puregraph.core.shape import product
 from puregraph.graph.module import Module
 
-SAMPLES = 1024  # points along an axis of each part: more is no finer in any arithmetic
+SAMPLES = 1024  # the most points along an axis of each part
 
 
 class RoiAlign(Module):
-    """y[r, c, i, j] = the mean over samples in part (i, j) of region r of x[sample of r, c], between its elements
+    """y[r, c, i, j] = the mean of x[which[r], c], interpolated at points in part (i, j) of region r
 
-    A region (x, y, x, y) times `scale` is divided into `size` parts, each sampled at `samples` x `samples` points, or
-    without that as often as it has elements. What is further than one element outside is 0. With mode "max" it is the
-    largest of the weighted elements that points read. Unless `isCentred` positions are not moved by half an element,
-    and a region has at least length one. No gradient reaches the regions.
+    A region (x, y, x, y) times `scale` is divided into `size` parts, each read at `samples` x `samples` points, or with
+    0 at one point for each element. Points more than one element outside of x read 0. Mode "max" takes the largest of
+    the weighted elements that points read. With `isCentred` positions are moved by half an element; otherwise a region
+    has at least length one. No gradient reaches the regions.
 
     Shapes    x (n, c, h, w), regions (r, 4), which (r) integers -> y (r, c, *size)
     Source    ONNX operator RoiAlign; He, Gkioxari, Dollar, Girshick 2017, Mask R-CNN, arXiv:1703.06870
@@ -53,7 +53,7 @@ class RoiAlign(Module):
         return x
 
     def taps(self, region, sizes):
-        """(indices, weights) of the elements that the points of a region read, (h, w, points, 4)."""
+        """(indices, weights) of the elements that the points of a region read, each (h, w, points, 4)."""
         offset = 0.5 if self.isCentred else 0.0
         axes = []
         for axis, (count, n) in enumerate(zip(self.size, sizes)):
@@ -77,7 +77,7 @@ class RoiAlign(Module):
 
     @widened
     def sampled(self, x, regions, which):
-        """y."""
+        """Return y."""
         y = np.zeros_like(x, shape=(len(regions), x.shape[1], *self.size))
         for r, (region, n) in enumerate(zip(regions, which)):
             index, weight = self.taps(region, x.shape[2:])
@@ -94,7 +94,7 @@ class RoiAlign(Module):
 
     @widened
     def scattered(self, grad, x, regions, which):
-        """dx: each gradient to the elements that its points have read."""
+        """Return dx: each gradient added to the elements that its points have read."""
         dx = np.zeros_like(x, shape=(x.shape[0], x.shape[1], x.shape[2] * x.shape[3]))
         if not grad.size:
             return dx.reshape(x.shape)
@@ -143,8 +143,8 @@ def axisTaps(positions, n, count):
 class RoiPool(Module):
     """y[r, c, i, j] = the largest element of x[sample of r, c] in part (i, j) of region r, 0 where a part has none
 
-    A region (sample, x, y, x, y), its corners times `scale` rounded and both within it, is divided into `size` parts,
-    which share the elements on their borders. The gradient of a part goes to its first maximum, none to the regions.
+    A region is (sample, x, y, x, y); its corners times `scale` are rounded, and both inside. It is divided into `size`
+    parts, which share the elements on their borders. The gradient of a part goes to its first maximum, none to regions.
 
     Shapes    x (n, c, h, w), regions (r, 5) -> y (r, c, *size)
     Source    ONNX operator MaxRoiPool; Girshick 2015, Fast R-CNN, section 2.1
@@ -178,7 +178,7 @@ class RoiPool(Module):
         return slices
 
     def maxima(self, x, regions):
-        """For each part its maximum, and where that is in a channel as one row; 0 and -1 where it has no element."""
+        """Return the maximum of each part, and its index in the flattened channel; 0 and -1 for an empty part."""
         y = np.zeros_like(x, shape=self.dataShapeFrom(x.shape, regions.shape))
         at = np.full(y.shape, -1)
         for r, region in enumerate(np.asarray(regions)):
@@ -207,7 +207,7 @@ class RoiPool(Module):
 
     @widened
     def scattered(self, grad, x, regions):
-        """dx: each gradient to the maximum of its part."""
+        """Return dx: each gradient added to the maximum of its part."""
         at = self.maxima(x, regions)[1]
         dx = np.zeros_like(grad, shape=(len(x), x.shape[1], x.shape[2] * x.shape[3]))
         r, c, i, j = np.nonzero(at >= 0)
@@ -228,12 +228,12 @@ class RoiPool(Module):
 
 
 def rounded(number):
-    """The nearest integer, of two the one further from 0."""
+    """Return the nearest integer; halves are rounded away from 0."""
     return int(np.copysign(np.floor(np.abs(number) + 0.5), number))
 
 
 class NonMaxSuppression(Module):
-    """y = rows (sample, class, box) of the boxes kept: of each class by falling score, none overlapping an earlier one
+    """y = rows (sample, class, box) of boxes kept: by decreasing score in a class, none overlapping an earlier one
 
     Boxes a and b overlap where area(a and b) > threshold area(a or b). Boxes are two opposite corners (y, x, y, x), or
     with `fromCenter` (x, y, width, height). At most `most` boxes of a class are kept, with scores above `least`; how
@@ -294,7 +294,7 @@ class NonMaxSuppression(Module):
 
 
 def chosen(low, high, scores, most, threshold, least):
-    """The boxes of one class that are kept, by decreasing score."""
+    """Return the indices of the boxes of one class that are kept, by decreasing score."""
     areas = (high - low).prod(-1)
     left = [box for box in np.argsort(-scores, kind="stable").tolist() if scores[box] > least]
     kept = []

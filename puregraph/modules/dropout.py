@@ -14,7 +14,7 @@ class Dropout(Module):
     """y = x mask / (1 - p), mask = u >= p, u uniform in [0, 1) for each value; in evalMode y is x itself
 
     Random values are a function of two States: `key`, drawn once from the seed, names the stream, and `count` grows
-    with each call in trainMode; restoring both repeats the very same masks. A mask does not depend on the
+    with each call in trainMode; restoring both repeats the same masks. A mask does not depend on the
     dtype computed in. The mask, a hidden output of one byte an element, is in evalMode a single True, broadcast.
 
     Shapes    x (any), mask as x, key (), count () -> y as x
@@ -26,7 +26,7 @@ class Dropout(Module):
     needsFloats = True
     hidden = ("mask",)
     gives = "as taken"
-    draws = "count"  # the state that counts draws: where processes share a batch, each goes on from a count of its own
+    draws = "count"  # the state that counts draws; processes that share a batch have different counts
 
     def __init__(self, p: Probability = 0.5, name=None):
         super().__init__(name)
@@ -54,7 +54,7 @@ class Dropout(Module):
         return self.drop(grad, mask) if self.isTraining else grad, None, None
 
     def drop(self, x, mask):
-        """The elements of x that the mask keeps, scaled so that their expectation is x."""
+        """Return the elements of x that the mask keeps, scaled so that the expectation is x; 0 elsewhere."""
         return np.where(mask, x * (1 / (1 - self.p)), 0)
 
     @classmethod
@@ -70,7 +70,7 @@ def drawKey(rng, shape):
 
 
 class Multinomial(Module):
-    """y[n, k] = class c with probability exp(x[n, c]) / sum over d of exp(x[n, d]), each k drawn anew
+    """y[n, k] = class c with probability exp(x[n, c]) / sum over d of exp(x[n, d]), independently for each k
 
     The numbers are a function of two States: `key` names the stream, and `count` grows with each pass, in evalMode too.
 
@@ -83,7 +83,7 @@ class Multinomial(Module):
     isDiscrete = True
     needsFloats = True
     draws = "count"
-    drawsAlways = True  # an operator of the model, not of its training
+    drawsAlways = True  # in evalMode too: it is part of the model
 
     def __init__(self, samples: Count = 1, dtype: Dtype = "int32", name=None):
         super().__init__(name)

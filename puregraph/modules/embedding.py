@@ -106,7 +106,7 @@ class Position(Module):
 
 @widened
 def plus(x, w):
-    """The sum."""
+    """Return x + w."""
     return x + w
 
 

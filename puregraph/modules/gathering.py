@@ -42,7 +42,7 @@ class Gather(Module):
             return None
         if not self.fromEnd and (positions < 0).any():
             return None
-        return np.asarray(values.take(positions, axis=self.axis), values.dtype)  # of a lone symbol too
+        return np.asarray(values.take(positions, axis=self.axis), values.dtype)  # take of one symbol gives no array
 
     def updateData(self, x, index):
         if index.dtype.kind not in "iu":
@@ -78,7 +78,7 @@ class Gather(Module):
 
 
 def positive(index, size, what):
-    """Indices counted from the first.
+    """Return the indices with negative ones, which count from the end, made positive.
 
     Raises    DataError for one that is out of range
     """
@@ -90,7 +90,7 @@ def positive(index, size, what):
 
 
 def fromStart(index, size):
-    """Indices counted from the first; indices out of range stay out of range."""
+    """Return the indices with negative ones, which count from the end, made positive; invalid ones stay invalid."""
     if index.dtype.kind not in "i":
         return index
     below = np.where(index < -size, index - (size == 0), index + np.int64(size))
@@ -117,9 +117,9 @@ class _Gathered(Module):
 
 
 class GatherElements(_Gathered):
-    """y[i, j, ...] = x[..., index[i, j, ...], ...], the index in place of that along `axis`.
+    """y[i, j, ...] = x[..., index[i, j, ...], ...]: the index replaces the coordinate along `axis`.
 
-    Shapes    x (any), index (as x, no longer along other axes) -> y as index
+    Shapes    x (any), index (as x, at most as long along other axes) -> y as index
     Source    ONNX operator GatherElements
     Raises    DataError if an index is out of range; ShapeError if the ranks differ
     """
@@ -149,7 +149,7 @@ class GatherElements(_Gathered):
 
 
 def elementKey(x, index, axis, what):
-    """The index of x that takes one element for each of `index` along an axis."""
+    """Return numpy's index into x that takes one element for each element of `index` along an axis."""
     axis = normalAxis(axis, x.ndim)
     grid = np.ogrid[tuple(slice(n) for n in index.shape)] if index.ndim else []
     return tuple(positive(index, x.shape[i], what) if i == axis else grid[i] for i in range(x.ndim))
@@ -195,7 +195,7 @@ class GatherND(_Gathered):
 
 
 def pointKey(x, index, batch, what):
-    """The index of x for the points in the rows of `index`, after the first `batch` axes."""
+    """Return numpy's index into x for the points in the rows of `index`, after the first `batch` axes."""
     count, around = index.shape[-1], index.shape[:-1]
     grid = [np.arange(around[i]).reshape(tuple(-1 if j == i else 1 for j in range(len(around)))) for i in range(batch)]
     parts = [positive(index[..., k], x.shape[batch + k], what) for k in range(count)]
@@ -207,7 +207,7 @@ class ReverseSequence(Module):
 
     Shapes    x (any), lengths (count of samples) -> y as x
     Source    ONNX operator ReverseSequence
-    Raises    ShapeError if the axes are the same or others than the first two, or there are other lengths
+    Raises    ShapeError if the two axes are not the first two, or lengths are not one for each sample
     """
 
     reads = ("lengths",)
@@ -231,7 +231,7 @@ class ReverseSequence(Module):
         return x
 
     def reversed(self, x, lengths):
-        """x or its gradient, in reverse."""
+        """Return x or its gradient, with the first elements of each sample reversed."""
         t = arrayLike(x, np.arange(x.shape[self.time])[:, None])
         order = np.where(t < lengths, lengths - 1 - t, t)
         columns = arrayLike(x, np.arange(x.shape[self.batch])[None])

@@ -18,7 +18,7 @@ A = -0.75  # the parameter of Keys's kernel
 
 
 class _GridTaps(NamedTuple):
-    """Index, weight, and the weight's derivative by the coordinate, each (taps, ...); -1 is outside, and weighs 0."""
+    """Index, weight, and the weight's derivative by the coordinate, each (taps, ...); -1 is outside, with weight 0."""
 
     index: np.ndarray
     weight: np.ndarray
@@ -27,7 +27,7 @@ class _GridTaps(NamedTuple):
     @classmethod
     @np.errstate(invalid="ignore")  # for nan and infinity
     def of(cls, grid: np.ndarray, size: int, mode: str, padding: str, alignCorners: bool) -> "_GridTaps":
-        """The taps for coordinates from -1 to 1 along an axis."""
+        """Return the taps for coordinates from -1 to 1 along an axis."""
         scale = (size - 1) / 2 if alignCorners else size / 2
         position = grid * scale + (size - 1) / 2
         low, high = (0.0, size - 1.0) if alignCorners else (-0.5, size - 0.5)
@@ -45,7 +45,7 @@ class _GridTaps(NamedTuple):
 
 
 def padded(position: np.ndarray, size: int, low: float, high: float, padding: str) -> tuple[np.ndarray, np.ndarray]:
-    """The position inside of the axis that stands for one outside, and its derivative by that."""
+    """Return positions moved inside of the axis by the padding, and their derivatives by the positions before."""
     sign = np.ones_like(position)
     if padding == "reflection":
         position, sign = reflected(position, low, high)
@@ -54,7 +54,7 @@ def padded(position: np.ndarray, size: int, low: float, high: float, padding: st
 
 
 def reflected(position: np.ndarray, low: float, high: float) -> tuple[np.ndarray, np.ndarray]:
-    """The position mirrored at both ends until it is between them, and its derivative."""
+    """Return positions mirrored at both ends until they are between them, and their derivatives."""
     span = high - low
     if span == 0:
         return np.zeros_like(position), np.zeros_like(position)
@@ -65,13 +65,13 @@ def reflected(position: np.ndarray, low: float, high: float) -> tuple[np.ndarray
 
 
 def nearest(p: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The nearest element, of two the even one."""
+    """Return index, weights and slopes for the nearest element; halves are rounded to even."""
     weight = np.where(np.isnan(p), p, 1)[None]
     return np.rint(p), weight, np.zeros_like(weight)
 
 
 def linear(p: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The elements below and above, by their distance."""
+    """Return the first index, weights and slopes for the elements below and above, weighted by distance."""
     first = np.floor(p)
     t = p - first
     one = np.ones_like(t)
@@ -97,7 +97,7 @@ def near(s: np.ndarray) -> np.ndarray:
 
 
 def nearSlope(s: np.ndarray) -> np.ndarray:
-    """Its derivative."""
+    """The derivative of `near`."""
     return (3 * (A + 2) * s - 2 * (A + 3)) * s
 
 
@@ -107,7 +107,7 @@ def far(s: np.ndarray) -> np.ndarray:
 
 
 def farSlope(s: np.ndarray) -> np.ndarray:
-    """Its derivative."""
+    """The derivative of `far`."""
     return (3 * A * s - 10 * A) * s + 8 * A
 
 
@@ -149,7 +149,7 @@ class GridSample(Module):
         return x
 
     def taps(self, sizes, grid):
-        """The taps along each axis, whose coordinates come in the order of the last axis first."""
+        """Return the taps along each axis; `grid` has the coordinate of the last axis first."""
         rows = np.moveaxis(widen(grid), -1, 0)[::-1].reshape(len(sizes), len(grid), prod(grid.shape[1:-1]))
         return [_GridTaps.of(p, size, self.mode, self.padding, self.alignCorners) for p, size in zip(rows, sizes)]
 
@@ -188,8 +188,7 @@ def channelsFirst(x, sizes):
 
 
 def combined(taps, shape):
-    """For every choice of a tap per axis: the choice, and the rows of a table (n positions, c) to read; -1 is
-    outside."""
+    """Yield each choice of one tap per axis, and the rows of a table (n positions, c) that it reads; -1 is outside."""
     for chosen in product(*[range(len(tap.index)) for tap in taps]):
         index, inside = np.arange(shape[0])[:, None], True
         for tap, size, t in zip(taps, shape[2:], chosen, strict=True):
@@ -198,7 +197,7 @@ def combined(taps, shape):
 
 
 def weighed(taps, chosen, dtype, slope=None):
-    """The product of the weights of some taps, for every channel; along the axis `slope`, of its derivative."""
+    """Return the product of the weights of one tap per axis; along the axis `slope`, of its derivative instead."""
     product = 1
     for axis, (tap, t) in enumerate(zip(taps, chosen, strict=True)):
         product = product * (tap.slope if axis == slope else tap.weight)[t]
@@ -214,7 +213,7 @@ def sampled(table, taps, shape):
     return y
 
 
-@np.errstate(invalid="ignore")  # of an endless gradient outside, which adds nothing
+@np.errstate(invalid="ignore")  # an infinite gradient times a weight of 0
 @widened
 def scattered(grad, table, taps, shape):
     """dx (n, positions, c): each gradient added to the elements that its position has read."""
@@ -226,7 +225,7 @@ def scattered(grad, table, taps, shape):
 
 @widened
 def gridGrad(grad, table, taps, shape):
-    """dgrid (n, positions, r): the slope along each axis at every position, the last axis first."""
+    """dgrid (n, positions, r): the gradient of each coordinate, that of the last axis first."""
     dgrid = [0] * len(taps)
     for chosen, index in combined(taps, shape):
         along = grad * gather(table, index)
@@ -236,10 +235,10 @@ def gridGrad(grad, table, taps, shape):
 
 
 class AffineGrid(Module):
-    """y[n, o] = theta[n] (p(o), 1), p(o) being the position of o from -1 to 1, along the last axis first
+    """y[n, o] = theta[n] (p(o), 1), p(o) the position of o from -1 to 1, with the coordinate of the last axis first
 
-    -1 and 1 are the first and last position with `alignCorners`, else the outer edges of theirs; a lone one is at 0.
-    `size` is that of an array (n, c, d1, ..., dr) as GridSample gives it.
+    -1 and 1 are the centres of the first and last element with `alignCorners`, else their outer edges; a single
+    element is at 0. `size` is the shape (n, c, d1, ..., dr) of GridSample's output.
 
     Shapes    theta (n, r, r + 1), size (r + 2) -> y (n, d1, ..., dr, r)
     Source    ONNX operator AffineGrid; Jaderberg et al. 2015, Spatial Transformer Networks, arXiv:1506.02025, eq. (1)
@@ -284,7 +283,7 @@ class AffineGrid(Module):
 
     @widened
     def moved(self, theta, size):
-        """The positions as rows."""
+        """Return the positions after the affine map, in rows."""
         return self.points(theta, size) @ theta.swapaxes(1, 2)
 
     @onHost
@@ -293,7 +292,7 @@ class AffineGrid(Module):
 
     @widened
     def summed(self, grad, size):
-        """dtheta: each gradient times its position."""
+        """dtheta: the sum of each gradient times its position."""
         return grad.swapaxes(1, 2) @ self.points(grad, size)
 
     def sample(self, rng, theta, size):

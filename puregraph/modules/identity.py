@@ -1,4 +1,4 @@
-"""Identity, and Cast, which changes the dtype alone."""
+"""Identity, Cast, which changes only the dtype, and StopGradient."""
 
 from puregraph.core.arguments import Dtype
 from puregraph.core.base.dtype import isFloating, nativeType

@@ -57,7 +57,7 @@ class Concat(Module):
         yield cls(axis=-3), [(2, 3, 2), (1, 3, 2)]
 
 
-MOST = 65536  # outputs; each has a name
+MOST = 65536  # the most outputs, as each has a name
 
 
 class Split(Module):

@@ -12,7 +12,7 @@ from puregraph.ops.reduction.reference import total
 
 
 class Linear(Module):
-    """y = x W + b, or y = x W' + b with `transpose`, which lets W be the very table of an Embedder
+    """y = x W + b, or y = x W' + b with `transpose`, which lets W be the table of an Embedder
 
     Shapes    x (..., i), W (i, o), or (o, i) with `transpose`, b (o,) -> y (..., o); any number of leading axes
     Source    Rumelhart, Hinton, Williams 1986, Nature 323, eq. 1

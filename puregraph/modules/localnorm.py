@@ -1,4 +1,4 @@
-"""Normalizing: by statistics that are inputs, by a norm, by neighbouring channels."""
+"""Normalization by a norm along an axis, and by neighbouring channels."""
 
 import numpy as np
 
@@ -70,7 +70,7 @@ class LocalResponseNorm(Module):
         return x
 
     def around(self, x, before):
-        """The sum over neighbouring channels."""
+        """Return the sum over `size` neighbouring channels, `before` of them before each one."""
         after = self.size - 1 - before
         paddedX = np.pad(x, [(0, 0), (before, after), *[(0, 0)] * (x.ndim - 2)])
         return sum(paddedX[:, i : i + x.shape[1]] for i in range(self.size))
@@ -99,13 +99,13 @@ class LocalResponseNorm(Module):
 
 @widened
 def response(x, module):
-    """x over a power of its neighborhood's scale."""
+    """Return x / scale(x)^beta."""
     return x * module.scale(x) ** -module.beta
 
 
 @widened
 def responseBack(grad, x, module):
-    """Through the numerator, and through each denominator that x is part of."""
+    """Return the gradient of x: through the numerator, and through each denominator that x is part of."""
     s = module.scale(x)
     size, beta = module.size, module.beta
     through = module.around(grad * x * s ** (-beta - 1), size - 1 - (size - 1) // 2)

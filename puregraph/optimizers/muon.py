@@ -96,8 +96,8 @@ class Muon(Optimizer):
 def orthogonal(matrix: Array, steps: int = 5) -> Array:
     """Return the matrix with its singular values moved near 1, by Newton and Schulz's iteration with QUINTIC.
 
-    Several steps on a matrix with sides of 1 : 2 or more are p(X X^T) X, so that all but two of their products are of
-    the shorter side. X X^T is computed anew after RUN steps, before rounding grows.
+    For a matrix at least twice as wide as high, several steps are computed as p(X X^T) X, so that all but two products
+    are of matrices with the shorter side. X X^T is computed anew after RUN steps, to limit rounding errors.
     """
     isTall = matrix.shape[0] > matrix.shape[1]
     x = matrix.T if isTall else matrix  # so that x @ x.T is small
@@ -111,7 +111,7 @@ def orthogonal(matrix: Array, steps: int = 5) -> Array:
 
 
 def polynomial(square: Array, steps: int) -> tuple[float, Array]:
-    """Return f and M, where f X + M X is X after so many steps, from the square X X^T."""
+    """Return f and M, such that f X + M X is X after `steps` steps, from the square X X^T."""
     a, b, c = QUINTIC
     change = b * square + c * (square @ square)
     factor, rest = a, change

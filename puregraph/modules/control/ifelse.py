@@ -32,14 +32,14 @@ from puregraph.modules.linear import Linear
 class If(GraphHolder):
     """y = then(x) where the condition is true, and otherwise(x) where it is not
 
-    Both graphs take the same values. Sizes in which they differ depend on the data; of one that does not fit given
-    numbers the other one is what counts, and to choose it is an error. So it is with one that is None, for the reason
-    that `misfit` gives. The gradient goes back through the one that ran; parameters and values that only the other one
-    reads get zeros.
+    Both graphs take the same values. Output sizes in which they differ depend on the data. If one graph does not
+    accept the input shapes, or is None for the reason `misfit`, output shapes are those of the other one, and a
+    condition that selects it is an error. The gradient goes back through the graph that ran; parameters and values
+    that only the other one reads get zeros.
 
     Shapes    condition of one boolean, values any -> the outputs of both graphs
     Source    ONNX operator If
-    Raises    ShapeError, DtypeError where neither graph fits, or they give another number of axes, or other dtypes
+    Raises    ShapeError, DtypeError if neither graph fits, or their outputs differ in rank or dtype
     """
 
     hidden = ("run",)
@@ -63,7 +63,7 @@ class If(GraphHolder):
         return ("y",) if count == 1 else tuple(f"y{i}" for i in range(count))
 
     def branch(self, condition):
-        """The graph that runs."""
+        """Return the graph that the condition selects."""
         graph = self.then if bool(toHost(condition).reshape(())) else self.otherwise
         if graph is None:
             raise ShapeError(Fault("a condition for the branch that fits", "the other one", self.misfit))
@@ -72,14 +72,14 @@ class If(GraphHolder):
     # Ahead of data ----------------------------------------------------------------------------------------------------
 
     def candidates(self, condition):
-        """The graphs that may run: one where the elements of the condition are known."""
+        """Return the graphs that may run: only one if the condition is known."""
         need(product(condition) == 1, "a condition of one boolean", condition)
         value = valueOf(condition)
         isKnown = value is not None and value.dtype.kind != "O"
         return [self.branch(value)] if isKnown else list(self.held.values())
 
     def ofFitting(self, condition, shapes, rule):
-        """`rule` for each graph that may run, without graphs that do not fit the shapes."""
+        """Return the result of `rule` for each graph that may run and accepts the shapes."""
         results, faults = [], []
         for graph in self.candidates(condition):
             try:
@@ -106,7 +106,7 @@ class If(GraphHolder):
         return outs if len(outs) > 1 else outs[0]
 
     def valueFrom(self, condition, *shapes):
-        """The elements on which both branches agree."""
+        """Return the elements of each output on which both branches agree; None if they differ or are unknown."""
         branchValues = [
             list(map(valueOf, branchShapes)) for branchShapes in self.ofFitting(condition, shapes, shapesInside)
         ]
@@ -135,7 +135,7 @@ class If(GraphHolder):
         return (*(values[n] for n in graph.steps().outputs), _InnerPass(graph, [values], before))
 
     def run(self, graph, inputs, stored):
-        """Every value of a pass, by number."""
+        """Run a graph, and return all values of the pass, by number."""
         steps = graph.steps()
         checkInside(graph, inputs)
         return steps.run(list(inputs), self.numbered(steps, stored))

@@ -19,16 +19,16 @@ from puregraph.graph.graphholder import GraphHolder
 from puregraph.graph.inference import inferShapes, inferTypes
 from puregraph.graph.steps import Steps
 
-FEW = 64  # elements of an input that shapes may follow from
+FEW = 64  # an input with more elements is not read for shapes
 
 
 class _InnerPass:
-    """The values of some runs of a graph, and states as they were before, in one thing that no rule takes for an array.
+    """The values of several runs of a graph, and the states before them, as one object that no rule takes for an array.
 
     `runs` has the values of each run by number.
     """
 
-    flows = True  # from a forward graph to a backward graph, where those are two
+    flows = True  # passed on to a backward graph that is separate from the forward graph
 
     def __init__(self, graph: Graph, runs: list[list[Any]], before: dict[str, Any]):
         self.graph, self.runs, self.before = graph, runs, before
@@ -67,10 +67,10 @@ def shapesInside(graph: Graph, shapes: Any) -> list[Any]:
 
 
 def once(graph: Graph, key: tuple, infer: Callable[[], list[Any]]) -> list[Any]:
-    """Infer a graph's outputs once, until it or a graph inside it is relinked.
+    """Return the inferred outputs of a graph, cached until it or a graph inside it is relinked.
 
-    Rules of graphs in graphs ask for shapes, elements and dtypes one after the other: without this, twice as often for
-    each level.
+    Nested graphs are inferred separately for shapes, elements and dtypes: without the cache, the work would double
+    with each level.
     """
     steps = stepsInside(graph)
     before, result = graph.checked.get(key, ((), None))
@@ -127,7 +127,7 @@ def dtypesInside(graph: Graph, dtypes: Any) -> list[Any]:
 def agreed(first: tuple, second: tuple, what: str) -> tuple:
     """The sizes that two shapes have in common, None for those that differ.
 
-    Raises    ShapeError where they have not as many axes
+    Raises    ShapeError if their ranks differ
     """
     if len(first) != len(second):
         raise ShapeError(Fault(f"as many axes of {what} either way", f"{show(tuple(first))} and {show(tuple(second))}"))
@@ -135,7 +135,7 @@ def agreed(first: tuple, second: tuple, what: str) -> tuple:
 
 
 def outside(shape: tuple, inputShapes: Any) -> tuple:
-    """A shape inside the body, with None for sizes that cannot be inferred from outside."""
+    """Return a shape inside the body, with None for sizes that do not follow from the input shapes."""
     known = {name for other in inputShapes if other is not None for name in symbolsOf(other)}
     return tuple(
         n if n is not None and (not isinstance(n, Dim) or known.issuperset(symbols((n,)))) else None for n in shape

@@ -19,7 +19,7 @@ from puregraph.modules.control.repeatedgraph import _RepeatedGraph
 from puregraph.modules.identity import Identity
 from puregraph.modules.linear import Linear
 
-MOST = 1 << 16  # runs, including inner loops, unless the user sets another limit
+MOST = 1 << 16  # the default limit of runs, including those of inner loops
 
 
 class _RunCount(threading.local):
@@ -36,8 +36,8 @@ class Loop(_RepeatedGraph):
 
     The carried values c are those of the last run; s is stacked along a new first axis. More than `most` runs,
     including inner loops, are an error. Gradients go back through every run, but not to the count and the condition.
-    Sizes of carried values that change are open. So is the number of runs, unless the count is known and no condition
-    can end the loop earlier.
+    Sizes of carried values that change between runs are unknown ahead of data; so is the number of runs, unless the
+    count is known and no condition can end the loop earlier.
 
     Shapes    count and condition of one element, c, x any -> c as the body gives it, s (runs, *as the body gives it)
     Source    ONNX operator Loop

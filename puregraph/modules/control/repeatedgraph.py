@@ -22,9 +22,9 @@ from puregraph.modules.control.innerpass import (
 class _RepeatedGraph(GraphHolder):
     """Base class of Loop and Scan: c, s = body(c, ...), repeated; returns the last c, and every s.
 
-    The body takes `leading` inputs of its own, the `carried` ones, slices, and inputs that all runs share; it returns
-    `answers` outputs of its own, the carried ones, and those that are stacked. Only the inputs of each run are kept;
-    the run is recomputed for its gradient, so a long loop needs memory for carried values alone.
+    The body takes `leading` inputs that the loop makes, `carried` ones, slices, and inputs that all runs share; it
+    returns `answers` outputs that the loop reads, the carried ones, and those that are stacked. Only the inputs of each
+    run are kept; the run is recomputed for its gradient, so a long loop needs memory only for carried values.
 
     Shapes    as each subclass says
     Source    Bengio, Frasconi, Simard 1993, on gradients through time
@@ -44,7 +44,7 @@ class _RepeatedGraph(GraphHolder):
         count = len(self.body.outputs) - self.answers
         return ("y",) if count == 1 else tuple(f"y{i}" for i in range(count))
 
-    # What a subclass says ---------------------------------------------------------------------------------------------
+    # What a subclass implements ---------------------------------------------------------------------------------------
 
     def goesOn(self, t, inputs, outs):
         """True if there is a run `t`, after one that returned `outs`."""
@@ -59,7 +59,7 @@ class _RepeatedGraph(GraphHolder):
         raise NotImplementedError
 
     def stacked(self, index, rows, shape, like):
-        """An output of all runs as one array; `shape` and dtype where there are none."""
+        """Return an output of all runs as one array; without runs, an empty one by `shape` and the dtype `like`."""
         raise NotImplementedError
 
     # Ahead of data ----------------------------------------------------------------------------------------------------
@@ -83,7 +83,7 @@ class _RepeatedGraph(GraphHolder):
                 return shapes, outs
             try:
                 outs = shapesInside(self.body, [*before, *shapes, *others])
-            except ShapeError:  # it may fit all the same
+            except ShapeError:  # it may still fit when it runs
                 return shapes, [(None,) * len(shape) for shape in first]
 
     def closedShapes(self, before, carried, others, inputShapes):
@@ -95,7 +95,7 @@ class _RepeatedGraph(GraphHolder):
     def carriedTypes(self, before, carried, others):
         """The dtypes of the outputs.
 
-        Raises    DtypeError for a carried value that changes its own
+        Raises    DtypeError for a carried value whose dtype changes
         """
         outTypes = dtypesInside(self.body, [*before, *carried, *others])[self.answers :]
         for dtype, new in zip(carried, outTypes):

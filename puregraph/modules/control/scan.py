@@ -26,10 +26,9 @@ Slices = Argument(
 class Scan(_RepeatedGraph):
     """for t in 0, 1, ..., n - 1: c, s[t] = body(c, x[t], z)
 
-    x[t] is the slice t of each scanned input along its axis, counted from its end where it is one of `reversed`; s is
-    stacked along its own axis, in reverse likewise. `inputs` and `outputs` are (axis, whether in reverse) of each. The
-    values that are carried from run to run, c, are given as the last run left them; all runs read z alike. Gradients go
-    back through every run.
+    x[t] is slice t of each scanned input, and each s is stacked, along an axis and perhaps in reverse: `inputs` and
+    `outputs` are pairs (axis, isReversed) for each. The carried values c that are returned are those of the last run;
+    all runs read the same z. Gradients go back through every run.
 
     Shapes    c any, x (..., n, ...), z any -> c as given, s (..., n, ...)
     Source    ONNX operator Scan
@@ -50,12 +49,12 @@ class Scan(_RepeatedGraph):
     # Ahead of data ----------------------------------------------------------------------------------------------------
 
     def parted(self, values):
-        """(carried, scanned, read alike) of some values, one for each input."""
+        """(carried, scanned, shared) parts of a list with one value for each input."""
         first = self.carried + self.sliced
         return values[: self.carried], values[self.carried : first], values[first : len(self.body.inputs)]
 
     def shapesFrom(self, shapes):
-        """(how many runs, shapes of carried values, and of each row of a stacked output)."""
+        """(number of runs, shapes of carried values, and of each row of a stacked output)."""
         carried, scanned, alike = self.parted(shapes)
         axes = [normalAxis(axis, len(shape)) for (axis, _), shape in zip(self.ins, scanned)]
         lengths = [shape[axis] for axis, shape in zip(axes, scanned)]
@@ -145,5 +144,5 @@ class Scan(_RepeatedGraph):
 
 
 def sliceAt(x, axis, isReversed, t):
-    """The slice `t` along an axis, from its end on if it is in reverse."""
+    """Return slice `t` along an axis, counted from its end if `isReversed`."""
     return x[(slice(None),) * (axis % x.ndim) + (-1 - t if isReversed else t,)]
