@@ -149,7 +149,7 @@ class RmsNorm(Module):
 class GroupNorm(Module):
     """y = scale (x - m) f + bias, f = 1 / sqrt(v + epsilon)
 
-    m and v being mean and variance over the channels of a group and all positions, for each sample alone. m and f are
+    m and v are mean and variance over the channels of a group and all positions of one sample. m and f are
     the hidden outputs `center` and `factor`, in float32 or better if there is a scale, else in the dtype of x.
 
     Shapes    x (n, maps, *spatial), scale, bias (maps,) -> y as x

@@ -39,7 +39,7 @@ class Prod(_Reduction):
 
 @widened
 def productGrad(grad, x, axis):
-    """The product of all others, from both ends, so that zeros are not divided by."""
+    """Return grad times the product of all other elements, computed from both ends without dividing by a zero."""
     axes = tuple(range(x.ndim)) if axis is None else axis if isinstance(axis, tuple) else (axis,)
     axes = tuple(normalAxis(a, x.ndim) for a in axes)
     keptAxes = tuple(a for a in range(x.ndim) if a not in axes)
@@ -82,7 +82,7 @@ class LogSumExp(_Reduction):
 
 
 class _SumOf(_Reduction):
-    """The base of a function of the sum of a function of x."""
+    """Base class of y = g(sum of f(x)) over `axis`."""
 
     reads = ("x", "y")
     needsFloats = True
@@ -91,7 +91,7 @@ class _SumOf(_Reduction):
         return total(x, self.axis, self.keepdims)
 
     def back(self, grad, x):
-        """The gradient of the sum, for each element."""
+        """Return the gradient of the sum, broadcast to every element of x."""
         return np.broadcast_to(grad.reshape(reduced(x.shape, self.axis, True)), x.shape)
 
     @classmethod

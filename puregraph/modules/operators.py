@@ -1,7 +1,7 @@
 """Operators: arithmetic, comparisons and slicing written with nodes, `2 * a - b[:, 0]`, makes nodes.
 
-A number becomes a constant of a formula. `==` says whether two nodes are the same one: Equal compares values. Node,
-which stands below all modules, names these functions and finds them when one is first used.
+A number becomes a constant of a formula. `==` is True if both are the same node; Equal compares values. Node, a lower
+layer that imports no modules, names these functions and loads them when one is first used.
 """
 
 from numbers import Integral, Real
@@ -20,7 +20,7 @@ from puregraph.modules.slice import Slice
 
 
 def operand(value, sign):
-    """A node, or `(node, slot)`, that carries one value; None for other values.
+    """Return an operand if it is a node of one output, or `(node, slot)`; None for other values.
 
     Raises    GraphError for a node of several outputs, and for an array
     """
@@ -40,8 +40,8 @@ def operand(value, sign):
 
 
 def operator(sign, both, right, left):
-    """An operator and its reflected version, from what makes the module for two nodes, for a number on the right, and
-    for one on the left."""
+    """Return an operator and its reflected version. `both`, `right` and `left` make the module: for two nodes, for a
+    number on the right, and for one on the left."""
 
     def combine(node, other, number, join):
         node = operand(node, sign)
@@ -83,7 +83,7 @@ oneOf, _ = operator("^", Xor, None, None)
 matmul, rmatmul = operator("@", MatMul, None, None)
 
 
-OFNUMPY = {  # by numpy's function: the operator of a node on its left, and on its right
+OFNUMPY = {  # by numpy function: the operators if a node is on the left, and on the right
     np.add: (add, radd),
     np.subtract: (sub, rsub),
     np.multiply: (mul, rmul),
@@ -105,13 +105,13 @@ OFNUMPY = {  # by numpy's function: the operator of a node on its left, and on i
 
 
 def ufuncOfNumpy(self, ufunc, how, *inputs, **options):
-    """An operator between a node and a numpy scalar, `np.float32(2) * node`; all other ufuncs are refused.
+    """Return the node of an operator between a node and a numpy scalar, `np.float32(2) * node`.
 
-    Raises    ArgumentError naming the module that does it
+    Raises    ArgumentError for all other ufuncs, naming the module that does it
     """
     if ufunc not in OFNUMPY or how != "__call__":
         return functionOfNumpy(self, ufunc)
-    left, right = [x[()] if type(x) is np.ndarray else x for x in inputs]  # numpy makes arrays of numbers
+    left, right = [x[()] if type(x) is np.ndarray else x for x in inputs]  # numpy converts numbers to arrays
     return OFNUMPY[ufunc][0](left, right) if isinstance(left, Node) else OFNUMPY[ufunc][1](right, left)
 
 
@@ -141,7 +141,7 @@ def inverse(self):
 
 
 def getitem(self, slc):
-    """x[slc] as a node; of a node of several outputs the one of this index or name, as in parts[0]."""
+    """Return x[slc] as a node; for a node of several outputs, the output of this index or name, as in parts[0]."""
     if len(self.module.outputNames) == 1:
         return Slice(slc).node(operand(self, "[]"))
     if isinstance(slc, Integral) and -len(self.module.outputNames) <= slc < 0:
@@ -150,7 +150,7 @@ def getitem(self, slc):
 
 
 def unpack(self):
-    """The outputs of a node of several, each as a node: mu, logVar = Split(axis=1, sections=(8, 8))(x)
+    """Iterate over the outputs of a node, each as a node: mu, logVar = Split(axis=1, sections=(8, 8))(x)
 
     Raises    GraphError for a node of one output
     """
@@ -161,7 +161,7 @@ def unpack(self):
 
 
 def truth(self):
-    """Refused: `if x > 0`, `0 < x < 1`, `x and y` ask for a truth before there are values.
+    """Raise an error, since `if x > 0`, `0 < x < 1` and `x and y` need the truth of a node that has no value yet.
 
     Raises    GraphError
     """

@@ -21,7 +21,7 @@ class Pad(Module):
     axis, (up, down, left, right) of the last two, and so on; or one (before, after) per axis, for the last ones or for
     `axes`. A negative side cuts elements off. "reflect" mirrors at the outermost element, which is not repeated; "edge"
     repeats it; "wrap" goes on at the other end. Without `pad`, `pads` are a second input, integers: (before, after) for
-    each of these axes, or all before, then all after; `fill`, which may follow, stands for `fillValue` then.
+    each of these axes, or all before, then all after; an optional third input `fill` replaces `fillValue`.
 
     Shapes    x (..., d), pads (count of axes, 2) or (2 count of axes), fill () -> y (..., before + d + after)
     Source    the NumPy reference, numpy.pad; PuzzleLib's Pad1D and Pad2D; ONNX operator Pad
@@ -90,7 +90,7 @@ class Pad(Module):
         return self.padded(x, self.widths(len(x), value))
 
     def padded(self, x, widths):
-        """The shape with its borders, for which there has to be something to copy."""
+        """Return the padded shape. Raises ShapeError if an axis has too few elements to be cut or copied."""
         for axis, (size, width) in enumerate(zip(x, widths)):
             if any(isinstance(side, Dim) for side in width):
                 continue
@@ -147,7 +147,7 @@ class Pad(Module):
 
 
 def pairsOf(pad):
-    """`pad` as a user gives it: one integer, or (before, after) for each of the last axes."""
+    """Return a user's `pad` as one integer, or as (before, after) for each of the last axes."""
     parts = pad if isinstance(pad, (tuple, list)) else (pad,)
     flat = [side for part in parts for side in (part if isinstance(part, (tuple, list)) else (part,))]
     isNumber = parts is not pad
@@ -157,13 +157,13 @@ def pairsOf(pad):
 
 
 def parts(widths):
-    """The negative sides, which cut, and the positive ones, which are padded afterwards."""
+    """Return the negative sides, which are cut off first, and the positive ones, which are then padded."""
     return [(min(0, a), min(0, b)) for a, b in widths], [(max(0, a), max(0, b)) for a, b in widths]
 
 
 @widened
 def addBorders(grad, widths, mode):
-    """The gradient, with its padding added to the elements that were copied there, axis by axis."""
+    """Return the gradient of x: that of each border is added to the elements copied there, axis by axis."""
     for axis, (before, after) in enumerate(widths):
         if before or after:
             lead, end = (slice(None),) * axis, grad.shape[axis] - after
@@ -180,7 +180,7 @@ def addBorders(grad, widths, mode):
 
 
 def wrapped(grad, widths):
-    """The gradient, with that of copies added where they were copied from."""
+    """Return the gradient of x: that of each copy is added to the element that was copied."""
     for axis, (before, after) in enumerate(widths):
         size = grad.shape[axis] - before - after
         if size == 0 or not before + after:

@@ -17,7 +17,7 @@ from puregraph.graph.derived import Derived
 
 
 def outputAxis(shape: tuple[int, ...], axis: int | None) -> int:
-    """The axis of the outputs of a weight: the last one of a matrix, as of Linear, else the first, as of kernels."""
+    """Return the axis of a weight's outputs: by default the last one of a matrix, as in Linear, else the first."""
     if axis is None:
         return len(shape) - 1 if len(shape) < 3 else 0
     need(-len(shape) <= axis < len(shape), f"an axis of a parameter with {len(shape)} axes", axis)
@@ -30,7 +30,7 @@ def others(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
 
 
 def holding(values: Any, kind: Any = Param) -> Any:
-    """A Param or State that holds an array."""
+    """Return a new Param or State with a copy of an array."""
     stored = kind(tuple(values.shape), dtype=values.dtype)
     stored.adopt(values.copy())
     return stored
@@ -39,8 +39,8 @@ def holding(values: Any, kind: Any = Param) -> Any:
 class WeightNorm(Derived):
     """W = g v / ||v||, where the norm of v is taken for each output by itself
 
-    Direction and length are trained apart. `axis` is that of the outputs: by default the last one of a matrix, as
-    Linear has it, and the first one of kernels.
+    Direction and length are trained separately. `axis` is that of the outputs: by default the last one of a matrix, as
+    in Linear, and the first one of kernels.
 
     Shapes    v as W, g as W with sizes of 1 but for the axis of the outputs
     Source    Salimans, Kingma 2016, arXiv:1602.07868, eq. 2 and 3
@@ -77,7 +77,7 @@ class WeightNorm(Derived):
 
 
 class SpectralNorm(Derived):
-    """W = V / sigma,   sigma = u V v, the largest singular value of V as a matrix, nearly
+    """W = V / sigma,   sigma = u V v, approximately the largest singular value of V as a matrix
 
     In trainMode each pass improves u and v by `iterations` of u = V v / ||V v||, v = u V / ||u V||; 15 of them are made
     at the start. Gradients take u and v as constants.
@@ -110,19 +110,19 @@ class SpectralNorm(Derived):
         self.u, self.v = holding(left, State), holding(right, State)
 
     def matrixOf(self, V: Any) -> Any:
-        """The parameter as a matrix with the outputs for rows."""
+        """Return the parameter as a matrix with a row for each output."""
         axis = outputAxis(V.shape, self.settings["axis"])
         return np.transpose(V, (axis, *others(V.shape, axis))).reshape(V.shape[axis], -1)
 
     def shaped(self, matrix: Any, shape: tuple[int, ...]) -> Any:
-        """A matrix with the outputs for rows in the shape of the parameter."""
+        """Return a matrix with a row for each output in the shape of the parameter."""
         axis = outputAxis(shape, self.settings["axis"])
         order = (axis, *others(shape, axis))
         wide = matrix.reshape([shape[i] for i in order])
         return np.transpose(wide, np.argsort(order).tolist())
 
     def improved(self, matrix: Any, right: Any) -> tuple[Any, Any]:
-        """One power iteration."""
+        """Return u and v after one more power iteration."""
         epsilon = self.settings["epsilon"]
         left = matrix @ right
         left = left / np.maximum(np.sqrt(np.sum(left**2)), epsilon)
@@ -189,7 +189,7 @@ class Orthogonal(Derived):
         return matrix.T if matrix.shape[0] < matrix.shape[1] else matrix
 
     def back(self, matrix: Any) -> Any:
-        """A matrix in the shape of the parameter."""
+        """Return a matrix in the shape of the parameter."""
         rows = self.shape[0]
         isUpright = matrix.shape[0] == rows and matrix.shape[1] * rows == self.size
         return (matrix if isUpright else matrix.T).reshape(self.shape)
@@ -219,10 +219,11 @@ class Orthogonal(Derived):
 
 
 class LoRA(Derived):
-    """W = W0 + alpha / rank A B,   W0 as it was and not trained, A (n, rank), B (rank, m)
+    """W = W0 + alpha / rank A B,   W0 the original, not trained, A (n, rank), B (rank, m)
 
-    The change of a matrix by one of low rank: A begins at random, B at 0. `merge()` adds it to W0, `unmerge()` takes it
-    out again; `bake()` ends with an array. The first axis of a matrix are its rows, all others its columns.
+    The change of a matrix by one of low rank: A begins at random, B at 0. `merge()` adds it to W0, `unmerge()`
+    subtracts it again; `bake()` replaces all of it by one array. Rows are the first axis of a parameter, columns all
+    others.
 
     Shapes    A (n, rank), B (rank, m) for a parameter of n rows and m columns
     Source    Hu et al. 2021, arXiv:2106.09685, section 4.1
@@ -274,7 +275,7 @@ class LoRA(Derived):
             self.merged = True
 
     def unmerge(self) -> None:
-        """Take A B out of W0 again."""
+        """Subtract A B from W0 again."""
         if self.merged:
             self.W0.data = self.W0.data - self.change(self.A.data, self.B.data)
             self.merged = False
@@ -283,7 +284,7 @@ class LoRA(Derived):
 class FakeQuantise(Derived):
     """W = s round(V / s),   s = max |V| / (2^(bits - 1) - 1) for each output by itself
 
-    Training learns to live with weights of few bits. Gradients pass as if nothing were rounded (straight through).
+    Training adapts to weights of few bits. Gradients pass as if nothing were rounded (straight through).
 
     Shapes    V as W
     Source    Bengio, Leonard, Courville 2013, arXiv:1308.3432, section 4; Jacob et al. 2018, arXiv:1712.05877
@@ -318,9 +319,9 @@ class FakeQuantise(Derived):
 
 
 class Masked(Derived):
-    """W = mask V,   for pruning: what is masked is 0 and stays as it is
+    """W = mask V,   for pruning: where the mask is 0, W is 0 and V is not trained
 
-    Without a mask, the share `keep` of the elements with the largest size is kept.
+    Without a mask, the fraction `keep` of the elements is kept: those of largest absolute value.
 
     Shapes    V and mask as W
     Source    Han et al. 2015, arXiv:1506.02626, section 3

@@ -16,7 +16,7 @@ from puregraph.ops.pooling.reference import maxPool, maxPoolGrad, meanPool, mean
 
 
 class _Pool(Module):
-    """The base: windows of `size`, one `stride` further each; with `ceil` the last may go beyond the padding."""
+    """Base class: windows of `size`, at distances of `stride`; with `ceil` the last may go beyond the padding."""
 
     rank: int | None = None
 
@@ -47,7 +47,7 @@ class MaxPoolNd(_Pool):
     flat in *spatial, is the hidden output `indices`, and the gradient goes there. The number of axes is that of `size`;
     the stride is the size unless given. `pad` is an integer, one per axis, (before, after) per axis, or "same": as many
     windows as ceil(length / stride). With `ceil` the last window may go beyond the padding. `useMask` makes positions
-    a second output, `mask`, counted in all of x as one row, as MaxUnpool takes them; `columns` counts down the columns.
+    a second output, `mask`, as indices of the flattened x, which MaxUnpool takes; with `columns` in column-major order.
 
     Shapes    x (n, c, *spatial) -> y, mask (n, c, *count),
               count = (length + before + after - dilation (size - 1) - 1) // stride + 1
@@ -105,7 +105,7 @@ class MaxPoolNd(_Pool):
         return (y, self.mask(indices, x.shape), indices) if self.useMask else (y, indices)
 
     def mask(self, indices, shape):
-        """Positions in all of x as one row."""
+        """Return positions as indices of the flattened x."""
         if self.columns:
             points = np.unravel_index(np.maximum(indices, 0), shape[2:])
             indices = np.ravel_multi_index(points[::-1], shape[:1:-1])
@@ -232,11 +232,11 @@ class AvgPoolNd(_Pool):
         self.includePad, self.divisor = includePad, divisor
 
     def isKernel(self, geometry):
-        """True if the kernel of plain windows divides as is meant here."""
+        """Return True if the kernel `meanPool` divides by the same numbers as these options."""
         return self.divisor is None and len(geometry) == 3 and not (self.ceil and self.includePad)
 
     def shares(self, x, shape):
-        """The divisor of each window: the number of its elements that count, at least one, where x is."""
+        """Return the divisor of each window, on the device of x: how many of its elements count, at least one."""
         if self.divisor is not None:
             return self.divisor
         pad = padding(shape[2:], self.size, self.stride, self.pad, self.dilation) if self.includePad else None
@@ -366,7 +366,7 @@ class LpPoolNd(_Pool):
         win = window(x.shape[2:], *self.geometry(x.shape))
         return (summed(np.abs(x) ** self.p, win) ** (1 / self.p)).astype(x.dtype, copy=False)
 
-    def updateGrad(self, grad, x, y):  # derived, it would be nan where y is 0
+    def updateGrad(self, grad, x, y):  # a derived gradient would be nan where y is 0
         win = window(x.shape[2:], *self.geometry(x.shape))
         share = np.where(y == 0, 0, grad * np.where(y == 0, 1, y) ** (1 - self.p))
         return (spread(share, win) * np.abs(x) ** (self.p - 1) * np.sign(x)).astype(x.dtype, copy=False)
@@ -425,9 +425,9 @@ class GlobalAvgPool(Module):
 
 
 class MaxUnpool(Module):
-    """y = 0, but y[indices] = x: each element back to where a maximum was found, counted in all of y as one row.
+    """y = 0, except y[indices] = x: each element returns to where its maximum was, as an index of the flattened y.
 
-    The indices are of an output with lengths `natural`; `lengths` are those that y has.
+    The indices count in an output with lengths `natural`; y has `lengths`.
 
     Shapes    x, indices (n, c, *count) -> y (n, c, *lengths)
     Source    ONNX operator MaxUnpool

@@ -16,7 +16,7 @@ from puregraph.ops.reduction.reference import unbroadcast
 class MatMul(Module):
     """y = A B, A being a or its transpose (transpA), B being b or its transpose (transpB)
 
-    Leading axes broadcast as numpy has it; transposed are the last two.
+    Leading axes broadcast as in numpy; the last two are transposed.
 
     Shapes    A (..., i, j), B (..., j, k) -> y (..., i, k)
     Source    Giles 2008, An Extended Collection of Matrix Derivative Results, section 2.2.1
@@ -105,9 +105,9 @@ class Einsum(Module):
     the output has, in alphabetical order, the letters that occur only once. The gradient of an input is itself such a
     sum, of the output's gradient with all other inputs, broadcast along axes that only this input has.
 
-    Shapes    as many as there are groups of letters, equal wherever letters are -> a size for each letter after `->`
+    Shapes    one for each group of letters, with one size for each letter -> the sizes of the letters after `->`
     Source    the NumPy reference, numpy.einsum; Laue, Mitterreiter, Giesen 2020, A Simple and Efficient Tensor Calculus
-    Raises    ArgumentError for an equation that is none; ShapeError if the inputs do not fit it
+    Raises    ArgumentError for an invalid equation; ShapeError if the inputs do not fit it
     """
 
     reads = ("xs",)

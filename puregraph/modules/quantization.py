@@ -37,7 +37,7 @@ class _Scaled(Module):
         return x
 
     def spread(self, scale, x):
-        """A scale or a zero point, so that it broadcasts with x."""
+        """Return a scale or a zero point in a shape that broadcasts with x."""
         if scale.size == 1 and not self.block:
             return scale.reshape(())
         axis = normalAxis(self.axis, x.ndim)
@@ -82,7 +82,7 @@ class Quantize(_Scaled):
 
 
 class Dequantize(_Scaled):
-    """y = (x - zero) scale, in the dtype of the scale or in `dtype`; x stays as small as it is.
+    """y = (x - zero) scale, in the dtype of the scale or in `dtype`; x itself is stored as small integers.
 
     The scale is of the whole array, of each slice along `axis`, or of each `block` of elements along it.
 

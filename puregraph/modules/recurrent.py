@@ -29,7 +29,7 @@ DIRECTIONS = {"uni": 1, "bi": 2}
 
 
 class _Recurrent(Module):
-    """A subclass defines its states (`cell`), the number of `gates`, the kept values, and its step and back."""
+    """Base class. A subclass defines its states (`cell`), the number of `gates`, values `kept`, `step` and `back`."""
 
     reads = ("x", "h0", "lengths", "W", "U", "y")
     needsFloats = needsOneFloat = True
@@ -71,7 +71,7 @@ class _Recurrent(Module):
 
     @property
     def hidden(self):
-        """y, which the gradient reads, if it is no output; other states at every time step; kept values of cells."""
+        """Values that the gradient reads: y if it is no output, other states at every time step, and those `kept`."""
         return (*(() if "y" in self.chosen else ("y",)), *self.tracked)
 
     # Shapes -----------------------------------------------------------------------------------------------------------
@@ -204,13 +204,13 @@ def flat(x):
 def earlier(track, first, on, reverse):
     """The states before each time step: the states after it, shifted by one, with the first state in front."""
     start = first[:, None]
-    if on is not None:  # backward, the state before the last time step that counts is the first, and no padding
+    if on is not None:  # in reverse, a sample's last valid time step follows the first state, not padding
         track = np.where(on[:, :, None], track, start)
     return np.concatenate([track[:, 1:], start] if reverse else [start, track[:, :-1]], axis=1)
 
 
 class _Blocks:
-    """Initial values drawn separately for each square block of a row of them."""
+    """Initializer of a row of square blocks, each drawn separately."""
 
     def __init__(self, start, size):
         self.start, self.size = start, size
@@ -350,7 +350,7 @@ class LSTM(_Recurrent):
 
 
 class _Open:
-    """1 for the gate f, the second of four in each direction, else 0."""
+    """Initializer of LSTM biases: 1 for the gate f, the second of four in each direction, else 0."""
 
     def __init__(self, size):
         self.size = size

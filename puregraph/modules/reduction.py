@@ -56,7 +56,7 @@ class Sum(_Reduction):
 
 
 def reduced(shape, axis, keepdims, purpose=""):
-    """The shape without the axes, or of length one there; for a purpose, none of them may be empty."""
+    """Return the shape without the axes, or of length one there. With a `purpose`, none of them may be empty."""
     listed = range(len(shape)) if axis is None else axis if isinstance(axis, tuple) else (axis,)
     axes = [normalAxis(a, len(shape)) for a in listed]
     need(len(set(axes)) == len(axes), "every axis at most once", axis)
@@ -120,7 +120,7 @@ class _Extremum(_Reduction):
 
 @widened
 def shared(grad, x, y, axis):
-    """The gradient in equal parts where x is y, both perhaps NaN, and zero elsewhere."""
+    """Return the gradient in equal parts where x equals y or both are NaN, and zero elsewhere."""
     if x.size == 0:
         return np.zeros_like(x)
     chosen = (x == y) | (x != x) & (y != y)

@@ -74,7 +74,7 @@ def areTargets(sizes):
 
 
 def resolved(x, wanted, keepsZero=False):
-    """The shape of x after a reshape to `wanted`, with its 0, unless that is a size, and -1 replaced."""
+    """Return `wanted` with -1 inferred, and without `keepsZero` each 0 copied from x."""
     need(areTargets(wanted), WANTED, tuple(wanted))
     copied = [axis for axis, size in enumerate(wanted) if size == 0 and not keepsZero]
     need(all(axis < len(x) for axis in copied), f"at least {max(copied, default=-1) + 1} axes", x, "0 copies an axis")
@@ -146,10 +146,10 @@ class Flatten(_Reshaped):
 
 
 class _UnitAxes(_Reshaped):
-    """Base class of modules that drop or add axes of length one, which may be an input."""
+    """Base class of modules that drop or add axes of length one; the axes may be an input."""
 
     indices = shapeInputs = ("along",)
-    sign = 0  # of the number of axes that are added
+    sign = 0  # 1 if axes are added, -1 if they are dropped
 
     def __init__(self, axes: optional(Wholes) = None, name=None):
         super().__init__(name)
@@ -179,11 +179,11 @@ class _UnitAxes(_Reshaped):
 class Squeeze(_UnitAxes):
     """y = x without the axes of length one that `axes` name; the elements keep their order.
 
-    Without `axes`, `along` is an optional second input of them; without both, all axes of length one go.
+    Without `axes`, `along` is an optional second input of them; without both, all axes of length one are dropped.
 
     Shapes    x (any), along (count) -> y without the axes
     Source    ONNX operator Squeeze; torch.squeeze
-    Raises    ShapeError if one has another length
+    Raises    ShapeError if one of them has another length
 
     >>> Squeeze((1,)).dataShapeFrom(("N", 1, 4)), Squeeze().dataShapeFrom((1, 3, 1))
     (('N', 4), (3,))
@@ -199,7 +199,7 @@ class Squeeze(_UnitAxes):
             axes = [i for i, n in enumerate(x) if n == 1]
         chosen = [normalAxis(axis, len(x)) for axis in axes]
         need(len(set(chosen)) == len(chosen), "every axis at most once", tuple(axes))
-        lengths = [x[axis] for axis in chosen]  # one that depends on the data is looked at when it comes
+        lengths = [x[axis] for axis in chosen]  # those that depend on data are checked at run time
         areOne = all(n == 1 or isinstance(n, Dim) and dependsOnData(n) for n in lengths)
         need(areOne, f"length one along the axes {tuple(axes)}", x)
         return tuple(n for i, n in enumerate(x) if i not in chosen)
@@ -213,11 +213,11 @@ class Squeeze(_UnitAxes):
 
 
 class Unsqueeze(_UnitAxes):
-    """y = x with axes of length one, which are `axes` of y. Without `axes`, `along` is a second input of them.
+    """y = x with axes of length one inserted as `axes` of y. Without `axes`, `along` is a second input of them.
 
-    Shapes    x (any), along (count) -> y with as many axes more
+    Shapes    x (any), along (count) -> y with count more axes
     Source    ONNX operator Unsqueeze; torch.unsqueeze; the NumPy reference, numpy.expand_dims
-    Raises    ShapeError if an axis is named twice, or is none of y's
+    Raises    ShapeError if an axis is named twice, or y has no such axis
 
     >>> Unsqueeze((0, -1)).dataShapeFrom(("N", 4))
     (1, 'N', 4, 1)
@@ -262,7 +262,7 @@ class Transpose(Module):
         need(axes is None or len(set(self.axes)) == len(axes), "every axis once", tuple(axes or ()))
 
     def order(self, rank):
-        """For each axis of y, the axis of x."""
+        """Return the axis of x for each axis of y."""
         return tuple(reversed(range(rank))) if self.axes is None else self.axes
 
     def dataShapeFrom(self, x):

@@ -1,4 +1,4 @@
-"""Upsample2D, and Resize by an interpolation of any axes."""
+"""Upsample2D, and Resize, an interpolation along any axes."""
 
 from fractions import Fraction
 from math import floor
@@ -110,12 +110,12 @@ def spread(grad, scale, axis):
 
 
 def phases(grad, scale, axis):
-    """The gradients of the `scale` copies of an element, on an axis of their own."""
+    """Return the gradient with the `scale` copies of each element on a new axis after `axis`."""
     return grad.reshape(*grad.shape[:axis], grad.shape[axis] // scale, scale, *grad.shape[axis + 1 :])
 
 
 def fractions(scale):
-    """The offset of each of the `scale` values from the source element."""
+    """Return the offsets of the `scale` values from their source element."""
     return [(r + 0.5) / scale - 0.5 for r in range(scale)]
 
 
@@ -141,7 +141,7 @@ def neighboursBack(grad, axis, side):
 
 POLICIES = ("stretch", "not_larger", "not_smaller")
 CROP = "tf_crop_and_resize"
-DENOMINATOR = 4096  # scales whose fraction has a larger one give symbolic sizes nothing that is known
+DENOMINATOR = 4096  # with a larger one, a scaled symbolic size is unknown
 
 
 class Resize(Module):
@@ -261,7 +261,7 @@ class Resize(Module):
 
 
 def scaled(size, scale):
-    """floor(scale * size); None for a symbol that it cannot be expressed with."""
+    """floor(scale * size); None for a symbol, if the fraction `scale` has a denominator above DENOMINATOR."""
     exact = simplest(scale)
     if not isinstance(size, Dim):
         return floor(size * exact)
@@ -269,12 +269,12 @@ def scaled(size, scale):
 
 
 def along(values, axis, rank):
-    """A vector along one axis of many."""
+    """Return a vector in a shape that broadcasts along one axis of an array of this rank."""
     return values.reshape((-1,) + (1,) * (rank - 1 - axis))
 
 
 def chosen(x, axisTaps):
-    """The nearest elements along each axis."""
+    """Return the nearest elements along each axis."""
     for axis, taps in axisTaps:
         x = x.take(taps.index[:, 0], axis=axis)
     return x
@@ -294,7 +294,7 @@ def interpolated(x, axisTaps):
 
 @widened
 def resizeGradient(grad, shape, axisTaps):
-    """The adjoint: each axis by its matrix, transposed."""
+    """Return the gradient of x: the gradient of y times the transposed matrix of each axis."""
     for axis, taps in reversed(axisTaps):
         matrix = taps.matrix(shape[axis], grad.dtype)
         grad = np.matmul(np.moveaxis(grad, axis, -1), matrix)

@@ -11,7 +11,7 @@ import numpy as np
 
 HALF = Fraction(1, 2)
 EXACT = 1 << 60  # numerators below fit int64
-ROUNDINGS: dict[str, Callable[..., Any]] = {  # of n / d, an array and a number of integers
+ROUNDINGS: dict[str, Callable[..., Any]] = {  # of positions n / d: an array of integers by an integer
     "round_prefer_floor": lambda n, d, scale: -((d - 2 * n) // (2 * d)),
     "round_prefer_ceil": lambda n, d, scale: (2 * n + d) // (2 * d),
     "floor": lambda n, d, scale: n // d,
@@ -21,7 +21,7 @@ ROUNDINGS: dict[str, Callable[..., Any]] = {  # of n / d, an array and a number 
 
 
 class _ResizeTaps(NamedTuple):
-    """y[i] = sum over t of weight[i, t] x[index[i, t]]; `outside` are the i that are beyond x, and get no weight."""
+    """y[i] = sum over t of weight[i, t] x[index[i, t]]; `outside[i]` is True for positions beyond x, of weight 0."""
 
     index: Any
     weight: Any
@@ -97,18 +97,18 @@ def halfPixel(size: int, length: int, scale: Fraction, region: Any) -> tuple[Any
 
 
 def halfPixelSymmetric(size: int, length: int, scale: Fraction, region: Any) -> tuple[Any, Any]:
-    """The centres of both axes agree, where the length was rounded too."""
+    """As halfPixel, moved so that the centres of both axes agree even if the length was rounded."""
     start, step = halfPixel(size, length, scale, region)
     return start + HALF * size * (1 - length / (scale * size)), step
 
 
 def pytorchHalfPixel(size: int, length: int, scale: Fraction, region: Any) -> tuple[Any, Any]:
-    """The same as halfPixel, but a single element is the first."""
+    """As halfPixel, but a single element is at the first."""
     return halfPixel(size, length, scale, region) if length > 1 else (0, 0)
 
 
 def alignCorners(size: int, length: int, scale: Fraction, region: Any) -> tuple[Any, Any]:
-    """The first and the last elements of both axes agree, as far as the length was not rounded."""
+    """The first and the last elements of both axes agree, except for the rounding of the length."""
     return (0, (size - 1) / span(size, length, scale)) if length > 1 else (0, 0)
 
 
@@ -118,7 +118,7 @@ def asymmetric(size: int, length: int, scale: Fraction, region: Any) -> tuple[An
 
 
 def halfPixelOfNearest(size: int, length: int, scale: Fraction, region: Any) -> tuple[Any, Any]:
-    """Centres of pixels, as TensorFlow counts them for the nearest."""
+    """Centres of pixels, without moving by half a pixel of x, as TensorFlow does for the nearest element."""
     return HALF / scale, 1 / scale
 
 
@@ -131,7 +131,7 @@ def cropAndResize(size: int, length: int, scale: Fraction, region: Any) -> tuple
 
 
 def span(size: int, length: int, scale: Fraction) -> Fraction:
-    """The length before it was rounded, less one."""
+    """Return the length before it was rounded, less one."""
     exact = scale * size
     return exact - 1 if floor(exact) == length else Fraction(length - 1)
 

@@ -15,7 +15,7 @@ KINDS = {"none": None, "add": np.add, "mul": np.multiply, "max": np.maximum, "mi
 
 
 class _Scatter(Module):
-    """The base: y = x, with `updates` where a key says; equal keys count in their order."""
+    """Base class: y = x, with `updates` written at `key`; updates with equal keys are applied in their order."""
 
     reads = ("x", "index", "updates")
     keepsDtype = True
@@ -57,7 +57,7 @@ class _Scatter(Module):
 
 
 def productGrad(grad, x, key, updates):
-    """Each factor's gradient is the product of the others: of none where two are 0, that of the rest for a single 0."""
+    """Return gradients of factors: the product of the others, from the count of zeros and the product of the rest."""
     zeros, nonzero = (x == 0).astype(np.int64), np.where(x == 0, x.dtype.type(1), x)
     np.add.at(zeros, key, (updates == 0).astype(np.int64))
     np.multiply.at(nonzero, key, np.where(updates == 0, x.dtype.type(1), updates))
@@ -74,18 +74,18 @@ def extremeGrad(grad, x, key, updates, y):
     isKept, isTaken = x == y, updates == y[key]
     count = isKept.astype(np.int64)
     np.add.at(count, key, isTaken.astype(np.int64))
-    share = divided(grad, np.maximum(count, np.int64(1)))  # 0 equal it where it is not a number
+    share = divided(grad, np.maximum(count, np.int64(1)))  # the count is 0 where y is NaN
     nothing = grad.dtype.type(0)
     return np.where(isKept, share, nothing), None, np.where(isTaken, share[key], nothing)
 
 
 class ScatterElements(_Scatter):
-    """y = x, but y[..., index[i, j, ...], ...] = updates[i, j, ...], the index in place of that along `axis`.
+    """y = x, except y[..., index[i, j, ...], ...] = updates[i, j, ...]: the index is the coordinate along `axis`.
 
     With a `reduction` the update is added to the element, multiplied with it, or the larger or smaller is kept; ties
     share their gradient evenly.
 
-    Shapes    x (any), index, updates (as x, no longer along other axes) -> y as x
+    Shapes    x (any), index, updates (as x, at most as long along other axes) -> y as x
     Source    ONNX operator ScatterElements
     Raises    DataError if an index is out of range; ShapeError if index and updates differ
     """
@@ -118,7 +118,7 @@ class ScatterElements(_Scatter):
 
 
 class ScatterND(_Scatter):
-    """y = x, but y[index[i, 0], index[i, 1], ...] = updates[i].
+    """y = x, except y[index[i, 0], index[i, 1], ...] = updates[i].
 
     With a `reduction` the update is added to the element, multiplied with it, or the larger or smaller is kept; ties
     share their gradient evenly.

@@ -11,10 +11,10 @@ from puregraph.graph.module import Module
 
 
 class Compress(Module):
-    """y = the slices of x along `axis` at which the condition is true, in their order; axis=None: of x as one row.
+    """y = the slices of x along `axis` at which the condition is true, in their order; axis=None: of the flattened x.
 
-    Their number depends on the data: ahead of it a symbol named after the node stands for it. The gradient goes to the
-    chosen slices. With `mayBeShorter`, the condition may end before the axis does; nothing beyond its end is chosen.
+    Their number depends on the data; ahead of data it is a symbol named after the node. The gradient goes to the chosen
+    slices. With `mayBeShorter`, the condition may be shorter than the axis; nothing beyond its end is chosen.
 
     Shapes    x (*a, n, *b), condition (n) booleans -> y (*a, count, *b)
     Source    the NumPy reference, numpy.compress; ONNX operator Compress
@@ -52,7 +52,7 @@ class Compress(Module):
             return np.zeros_like(grad, shape=x.shape), None
         if condition.shape[0] != shape[axis]:
             condition = np.pad(condition, (0, shape[axis] - condition.shape[0]))
-        chosen = grad.take(np.maximum(np.cumsum(condition) - 1, 0), axis=axis)  # CuPy stores nothing where a mask holds
+        chosen = grad.take(np.maximum(np.cumsum(condition) - 1, 0), axis=axis)  # CuPy cannot assign arrays by a mask
         isChosen = condition.reshape(-1, *(1,) * (len(shape) - axis - 1))
         return np.where(isChosen, chosen, grad.dtype.type(0)).reshape(x.shape), None
 
@@ -70,7 +70,7 @@ class Compress(Module):
 class NonZero(Module):
     """y[:, k] = index of the k-th element of x that is not 0, in row-major order.
 
-    Their number depends on the data: ahead of it a symbol stands for it, named after the node.
+    Their number depends on the data; ahead of data it is a symbol named after the node.
 
     Shapes    x (any) -> y (rank of x, count)
     Source    the NumPy reference, numpy.nonzero; ONNX operator NonZero
@@ -106,8 +106,8 @@ class Unique(Module):
     """values = the distinct elements of x, or with an `axis` its distinct slices; first, where each comes first;
     inverse, which one each element or slice is; counts, how often each occurs: x.ravel() = values[inverse].
 
-    Sorted, or with `isSorted=False` in order of first occurrence. The number of values depends on the data: ahead of it
-    a symbol named after the node stands for it.
+    Sorted, or with `isSorted=False` in order of first occurrence. The number of values depends on the data; ahead of
+    data it is a symbol named after the node.
 
     Shapes    x (any) -> values (count), first (count), inverse (size of x), counts (count)
               with an axis: x (*a, n, *b) -> values (*a, count, *b), first (count), inverse (n), counts (count)
@@ -232,7 +232,7 @@ class Trilu(Module):
         return x
 
     def kept(self, x):
-        """A mask of the elements that are kept."""
+        """Return a mask of the elements that are kept."""
         rows, columns = np.arange(x.shape[-2])[:, None], np.arange(x.shape[-1])
         far = columns - rows
         return arrayLike(x, far >= self.diagonal if self.upper else far <= self.diagonal)
@@ -250,7 +250,7 @@ class Trilu(Module):
 
 
 class OneHot(Module):
-    """y[..., k] = 1 where x is k, else 0, for k below `classes`; an index that is no class gives zeros alone.
+    """y[..., k] = 1 where x is k, else 0, for k below `classes`; an index that is no class gives only zeros.
 
     Shapes    x (...) integers -> y (..., classes)
     Source    ONNX operator OneHot

@@ -47,7 +47,7 @@ class Shape(Module):
 
 
 def asValue(sizes):
-    """Sizes as an array: int64, or objects if some are symbols."""
+    """Return sizes as an array: int64, or objects if some are symbols."""
     hasSymbols = any(isinstance(size, Dim) for size in sizes)
     array = np.empty(len(sizes), object if hasSymbols else np.int64)
     array[:] = sizes

@@ -1,4 +1,4 @@
-"""Fourier transforms, and columns of windows added up into an image."""
+"""DFT, a Fourier transform, and Col2Im, which adds columns of windows into an image."""
 
 from itertools import product
 from math import prod
@@ -63,7 +63,7 @@ class DFT(Module):
 
     @widened
     def transformed(self, x):
-        """y."""
+        """Return y."""
         axis, count = self.sizes(x.shape)
         z = x[..., 0] if x.shape[-1] == 1 else x[..., 0] + 1j * x[..., 1]
         if self.inverse and self.oneSided:
@@ -79,7 +79,7 @@ class DFT(Module):
 
     @widened
     def adjoint(self, grad, shape):
-        """dx: the transform the other way, without its factor, of as many values as x had."""
+        """Return dx: the adjoint of the transform, applied to the gradient."""
         axis, count = self.sizes(shape)
         n = shape[axis]
         if self.inverse and self.oneSided:
@@ -156,7 +156,7 @@ class Col2Im(Module):
         return (x[0], x[1] // elements, *self.lengths)
 
     def positions(self):
-        """(position in a window, the part of the padded picture that it is in for all windows)."""
+        """Yield (position in a window, slices of the padded picture at that position of all windows)."""
         for t in product(*map(range, self.size)):
             rows = zip(t, self.counts, self.stride, self.dilation)
             yield t, tuple(slice(i * d, i * d + (count - 1) * s + 1, s) for i, count, s, d in rows)

@@ -16,8 +16,8 @@ FAR = 2**31 - 1
 class Slice(Module):
     """y = x[slc]: a slice keeps an axis, an integer drops it, None adds one, and ... skips some.
 
-    `Slice()[:, 0, ::2]` is the same as `Slice((slice(None), 0, slice(None, None, 2)))`. What is left of a symbolic axis
-    follows from the symbol: [1:] is N - 1, [:4] is min(N, 4); of [-3:7] it does not.
+    `Slice()[:, 0, ::2]` is the same as `Slice((slice(None), 0, slice(None, None, 2)))`. The length of a symbolic axis
+    becomes an expression: [1:] is N - 1, [:4] is min(N, 4); [-3:7] has none, and is an error.
 
     `Slice(axes=(1, 2))` reads the ends of the slices along these axes from further inputs, integers: starts, ends and,
     unless they are 1, steps.
@@ -29,7 +29,7 @@ class Slice(Module):
 
     reads = ("starts", "ends", "steps")
     views = True
-    __iter__ = None  # `Slice()[...]` makes one; there is nothing to loop over
+    __iter__ = None  # it has `__getitem__`, but is no sequence
     flopsPerElement = 0
     indices = shapeInputs = ("starts", "ends", "steps")
     followsValues = True
@@ -51,7 +51,7 @@ class Slice(Module):
         return Slice(slc, self.name)
 
     def written(self, without=()):
-        """The call that made this, with the index as an index is written."""
+        """Return the call that makes this, with the index in brackets."""
         if not self.slc:
             return super().written(without)
         name = "" if self.name is None or "name" in without else f"name={self.name!r}"
@@ -148,7 +148,7 @@ def isWhole(part):
 
 
 def lengthOf(part, size, x):
-    """The length of an axis after slicing; of a symbolic one where it follows from the symbol."""
+    """Return the length of an axis after slicing. Raises ShapeError if that of a symbolic axis has no expression."""
     if not any(isinstance(n, Dim) for n in (size, part.start, part.stop)):
         return len(range(size)[part])
     step = 1 if part.step is None else int(part.step)

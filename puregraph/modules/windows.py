@@ -1,4 +1,4 @@
-"""Window options of modules, given once or for each axis, and the shape that a window leaves."""
+"""Window options of modules, given once or for each axis, and the shape that windows produce."""
 
 from puregraph.core.arguments import LARGEST, areWhole, isWhole
 from puregraph.core.dim import Dim
@@ -15,7 +15,7 @@ def axesNames(rank):
 
 
 def windowSize(size, rank, label):
-    """The size for each axis; the rank may be None, and is then the number of sizes."""
+    """Return the size for each axis. If the rank is None, it is the number of sizes."""
     several = isinstance(size, (tuple, list))
     need(rank or several, f"the size of {label} for each axis, such as (3, 3)", size)
     return perAxis(size, rank or len(size), "size")
@@ -99,14 +99,14 @@ def channelHint(x, maps):
 
 
 def isPicture(x):
-    """True for the shape of pictures with channels last: square, or with few channels, but no square maps."""
+    """Return True for the shape of pictures with channels last: square, or few channels, but no square last axes."""
     return len(x) > 3 and x[-2] != x[-1] and (x[1] == x[2] or x[-1] <= COLORS)
 
 
 def needRank(x, rank, maps="c"):
-    """The spatial sizes of a batch of shape (n, maps, *spatial).
+    """Return the spatial sizes of a batch of shape (n, maps, *spatial).
 
-    Raises    ShapeError if the rank is another one, or the second axis is not maps long
+    Raises    ShapeError if there are not `rank` spatial axes, or the second axis is not maps long
     """
     fits = len(x) == rank + 2 and (maps == "c" or x[1] == maps)
     hint = ""
@@ -123,7 +123,7 @@ def windowShape(x, size, stride, pad, dilation, ceil=False):
 
     With `ceil` the last one may go beyond the padding, but begins before the padding at the end.
 
-    Raises    ShapeError, with the axis, where not one fits
+    Raises    ShapeError naming the axis along which not even one window fits
     """
     names = axesNames(len(size))
     count = []
