@@ -160,6 +160,13 @@ both(
     lambda torch: lambda x, labels, weights: torch.nn.functional.cross_entropy(x, labels),
     lambda rng: [floats(rng, 1024, 1000), rng.integers(0, 1000, 1024), None],
 )
+for axis in (1, 0):
+    both(
+        f"cumulative sum 8192x512 axis {axis}",
+        lambda axis=axis: modules().CumSum(axis),
+        lambda torch, axis=axis: lambda x: torch.cumsum(x, axis),
+        lambda rng: [floats(rng, 8192, 512)],
+    )
 pooling(64, 112, 8, 3, 2, 1)
 pooling(64, 32, 64, 2, 2)
 attention(8, 4, 128, 64, False)

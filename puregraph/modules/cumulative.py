@@ -1,12 +1,10 @@
 """Accumulation: cumulative sums and products along an axis."""
 
-import numpy as np
-
 from puregraph.core.arguments import Flag, Whole
-from puregraph.core.base.widen import widened
 from puregraph.core.shape import normalAxis
-from puregraph.core.tracer import arrayLike
 from puregraph.graph.module import Module
+from puregraph.ops.reduction.cumulate import cumulate
+from puregraph.ops.reduction.cumulategrads import cumulateRule
 
 
 class _Cumulative(Module):
@@ -42,10 +40,10 @@ class CumSum(_Cumulative):
     reads = ()
 
     def updateData(self, x):
-        return accumulated(np.cumsum, x, self.axis, self.exclusive, self.reverse, 0)
+        return cumulate(x, self.axis, "sum", self.exclusive, self.reverse)
 
     def updateGrad(self, grad, x, y):
-        return accumulated(np.cumsum, grad, self.axis, self.exclusive, not self.reverse, 0)
+        return cumulate(grad, self.axis, "sum", self.exclusive, not self.reverse)
 
 
 class CumProd(_Cumulative):
@@ -59,34 +57,7 @@ class CumProd(_Cumulative):
     reads = ("x",)
 
     def updateData(self, x):
-        return accumulated(np.cumprod, x, self.axis, self.exclusive, self.reverse, 1)
+        return cumulate(x, self.axis, "product", self.exclusive, self.reverse)
 
     def updateGrad(self, grad, x, y):
-        return productBack(grad, x, normalAxis(self.axis, x.ndim), self.exclusive, self.reverse)
-
-
-@widened
-def accumulated(function, x, axis, exclusive, reverse, first):
-    """Return a cumulative function of x along an axis; with `exclusive`, it begins with `first`."""
-    axis = normalAxis(axis, x.ndim)
-    x = np.flip(x, axis) if reverse else x
-    if exclusive:
-        lead = (slice(None),) * axis
-        start = np.full_like(x[(*lead, slice(0, 1))], first)
-        x = np.concatenate([start, x[(*lead, slice(0, -1))]], axis=axis)[(*lead, slice(0, x.shape[axis]))]
-    y = function(x, axis=axis, dtype=x.dtype)
-    return np.flip(y, axis) if reverse else y
-
-
-@widened
-def productBack(grad, x, axis, exclusive, reverse):
-    """g_j sum over i of the product of all x up to i without x_j: exact even if an x is 0."""
-    grads = []
-    x, grad = np.moveaxis(x, axis, -1), np.moveaxis(grad, axis, -1)
-    for j in range(x.shape[-1]):
-        isFactor = arrayLike(x, np.arange(x.shape[-1]) == j)
-        products = accumulated(np.cumprod, np.where(isFactor, 1, x), -1, exclusive, reverse, 1)
-        order = np.arange(x.shape[-1]) * (-1 if reverse else 1)
-        inside = order > order[j] if exclusive else order >= order[j]
-        grads.append((grad * np.where(arrayLike(x, inside), products, 0)).sum(axis=-1))
-    return np.moveaxis(np.stack(grads, axis=-1) if grads else grad, -1, axis)
+        return cumulateRule(grad, y, x, self.axis, "product", self.exclusive, self.reverse)

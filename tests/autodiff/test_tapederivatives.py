@@ -31,6 +31,7 @@ from puregraph.ops.kernels import (
 )
 from puregraph.ops.operation import OPERATIONS
 from puregraph.ops.product.einsum import ontoDiagonal
+from puregraph.ops.reduction.cumulate import UFUNCS, cumulate
 from puregraph.ops.reduction.windowsum import windowSum
 
 STEP = 1e-6
@@ -606,6 +607,8 @@ def test_scattering():
     check(lambda v: ontoDiagonal(v, "iji", (2, 3, 2)) ** 2, some(2, 1))
     check(lambda g: putAt(g, ([0, 0, 1],), (3,)) ** 2, some(3))
     check(lambda x: windowSum(x, 1, 2) ** 2, some(2, 4))
+    for kind in UFUNCS:
+        check(lambda x: cumulate(x, 1, kind) ** 2, some(2, 4))
 
 
 def test_attention():

@@ -21,6 +21,7 @@ from puregraph.core.param import Param  # noqa: E402
 from puregraph.core.shape import bind  # noqa: E402
 from puregraph.graph.module import Module  # noqa: E402
 from puregraph.onnx import backwardOnnx, toOnnx, writesOnnx  # noqa: E402
+from puregraph.ops.reduction.cumulate import UFUNCS, cumulate  # noqa: E402
 
 MODULES = {
     c.__name__: c
@@ -282,7 +283,15 @@ class Turning(Module):
         return 2 * grad if len(x) < self.size else self.otherwise(grad)
 
 
+class Cumulated(Turning):
+    """y = 2 x, with cumulations along the last axis for a gradient."""
+
+    def updateGrad(self, grad, x, y):
+        return sum(np.maximum(cumulate(grad, -1, kind, *self.otherwise), -50) for kind in UFUNCS)
+
+
 @writesOnnx(Turning)
+@writesOnnx(Cumulated)
 def written(step):
     """Add."""
     step.op("Add", step.x, step.x, out=step.y)
@@ -295,3 +304,10 @@ def test_a_rule_that_does_something_else_for_few_or_many_samples_is_refused(size
         backwardOnnx(net, ["x0"], net.outputNames[0], shapes=[("N", 3)])
     net = alone(Turning(size, lambda grad: grad + grad), [("N", 3)])
     assert backwardOnnx(net, ["x0"], net.outputNames[0], shapes=[("N", 3)])
+
+
+@pytest.mark.parametrize("options", [(False, False), (True, False), (False, True)])
+def test_cumulations_of_every_kind_are_written(options):
+    rng = np.random.default_rng(2)
+    net = alone(Cumulated(1, options), [(3, 9)])
+    assert check(net, [(3, 9)], [rng.standard_normal((3, 9)).astype("f4")])

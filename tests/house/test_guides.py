@@ -100,29 +100,26 @@ def isConstant(statement):
 def test_a_kernel_added_as_the_guide_says_compiles_in_the_library(copy):
     block = functools.partial(blockOf, "newkernel.md")
     package = copy / "puregraph"
-    rule = [block(text) for text in ("@kernel", "@cumulate.shape", "@cumulate.adjoint", "@cumulate.cuda")]
+    rule = [block(text) for text in ("@kernel", "@alternate.shape", "@alternate.adjoint", "@alternate.cuda")]
     room = package / "ops/reduction"
-    joined(room / "cumulate.py", "Cumulate: sums of all elements up to each.", *rule)
-    joined(room / "native.py", "Cumulative sums of rows.", block("def writeCumulate"))
+    joined(room / "alternate.py", "Alternate: sums of all elements up to each, with alternating signs.", *rule)
+    joined(room / "alternaterows.py", "Alternating sums of rows.", block("def writeAlternate"))
     called = (
-        "from puregraph.ops.reduction.native import cumulateRows",
-        "from puregraph.ops.reduction.cumulate import cumulate",
+        "from puregraph.ops.reduction.alternaterows import alternateRows",
+        "from puregraph.ops.reduction.alternate import alternate",
     )
     lowering = (room / "lowering.py").read_text(encoding="utf-8")
-    joined(room / "lowering.py", "Lower norms and cumulative sums.", lowering, *called, block("@op(cumulate).lower"))
+    joined(room / "lowering.py", "Lower norms and running sums.", lowering, *called, block("@op(alternate).lower"))
     used = "import numpy as np", called[1], "from puregraph.graph.module import Module"
-    module = definition("newkernel.md", "Cumulate")
-    joined(package / "modules/cumulate.py", "Cumulate: running sums.", *used, module)
-    export(package / "modules", "cumulate", "Cumulate")
-    house = copy / "tests" / "house" / "test_structure.py"
-    listed = house.read_text(encoding="utf-8").replace("FILES = {\n", 'FILES = {\n    "cumulate": OPERATION,\n', 1)
-    house.write_text(listed, encoding="utf-8")
+    module = definition("newkernel.md", "AlternatingSum")
+    joined(package / "modules/alternatingsum.py", "Alternating sums.", *used, module)
+    export(package / "modules", "alternatingsum", "AlternatingSum")
 
     run(copy, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *[f"tests/house/{name}.py" for name in HOUSE])
     shown = """
-from puregraph import Cumulate, Sequential, checkModule
-checkModule(Cumulate(), [(4, 5)])
-program = Sequential(Cumulate(name="sums")).compile([(64, 100)], train=False)
+from puregraph import AlternatingSum, Sequential, checkModule
+checkModule(AlternatingSum(), [(4, 5)])
+program = Sequential(AlternatingSum(name="sums")).compile([(64, 100)], train=False)
 print([call.kind.name for call in program.plan.schedule.calls])
 """
     assert run(copy, "-c", shown).strip() == ("['native']" if jit.available() else "['kernel']")

@@ -93,7 +93,7 @@ EXAMPLES = [(found, index) for found in CLASSES for index in range(countOf(found
 SIZED = {modules.Constant, modules.Weight, modules.Full, modules.NonZero, modules.Shape, modules.Unique}
 # whose rules loop over the data, or call what numpy alone has: no forward mode, no second derivative, no per-sample rule
 FIRSTORDER = {
-    *(modules.AffineGrid, modules.Col2Im, modules.CumProd, modules.Dequantize, modules.Determinant, modules.DFT),
+    *(modules.AffineGrid, modules.Col2Im, modules.Dequantize, modules.Determinant, modules.DFT),
     *(modules.GatherElements, modules.GatherND, modules.GridSample, modules.Loop, modules.NonMaxSuppression),
     *(modules.Prod, modules.Resize, modules.RoiAlign, modules.RoiPool, modules.Scan, modules.ScatterElements),
     *(modules.ScatterND, modules.TopKValues, modules.Trilu),
@@ -108,7 +108,7 @@ NOTTWICE = {e for e in EXAMPLES if e[0] in (modules.AvgPoolNd, modules.LpPoolNd)
 # modules some of whose steps numpy computes: loops over the data, integers, and functions without a lowering
 ONNUMPY = set(
     """
-    BitCast BitShift Bitwise Col2Im CTC CumProd CumSum DFT Lovasz LovaszHinge MaxPoolNd MultiLabelMargin
+    BitCast BitShift Bitwise Col2Im CTC DFT Lovasz LovaszHinge MaxPoolNd MultiLabelMargin
     MultiMargin NTXent Orthogonal Pad Determinant GatherElements GatherND GridSample If MaxUnpool
     Multinomial Prod Resize ReverseSequence RoiAlign RoiPool Scan ScatterElements ScatterND TopKValues
     """.split()

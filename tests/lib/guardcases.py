@@ -14,6 +14,8 @@ from puregraph import (
     Conv1D,
     Conv2D,
     Conv3D,
+    CumProd,
+    CumSum,
     Deconv2D,
     Einsum,
     Embedder,
@@ -179,6 +181,13 @@ class CaseDrawer:
         shape = [self.pick(1, 2, 3, 5, 8, 13, 16, 17, 24, 33) for _ in range(self.number(1, 4))]
         axes = self.rng.choice(len(shape), self.number(1, len(shape)), replace=False)
         return [self.pick(Sum, Mean, Max)(axis=tuple(sorted(axes.tolist())))], [self.array(*shape)]
+
+    def cumulation(self):
+        shape = [self.pick(1, 2, 3, 5, 8, 13, 16, 17, 24, 33, 70) for _ in range(self.number(1, 4))]
+        module = self.pick(CumSum, CumProd)(
+            self.number(0, len(shape) - 1), bool(self.number(0, 1)), bool(self.number(0, 1))
+        )
+        return [module, *self.pick([], [Tanh()])], [self.array(*shape)]
 
     def movement(self):
         shape = [self.pick(1, 2, 3, 5, 8, 13, 16, 17, 24, 33) for _ in range(self.number(2, 4))]

@@ -9,10 +9,13 @@ import numpy as np
 
 from puregraph.core.base.widen import widen
 from puregraph.ops.operation import op
+from puregraph.ops.reduction.cumulate import UFUNCS, cumulate
 from puregraph.ops.reduction.reference import firstIndex
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from numpy.typing import DTypeLike
 
     from puregraph.core.protocols import AnyArray
     from puregraph.core.rules import ArrayFunction
@@ -114,3 +117,25 @@ op(np.argmin).decompose(extremum(np.min))
 def spread(x: Any, axis: Any | None = None, **options: Any) -> AnyArray:
     """max - min"""
     return x.max(axis=axis, **options) - x.min(axis=axis, **options)
+
+
+def cumulative(kind: str, first: int | None) -> Any:
+    """The decomposition of a cumulative function: as integers and floats are widened; `first` is the axis by default.
+    float16 is added up in float16 by numpy, and left to it."""
+
+    def along(x: Any, axis: int | None = first, dtype: DTypeLike | None = None) -> AnyArray:
+        dtype = UFUNCS[kind].accumulate(np.ones(1, x.dtype), dtype=dtype).dtype
+        if first is None:
+            dtype = (np.cumsum if kind == "sum" else np.cumprod)(np.ones(1, x.dtype), dtype=dtype).dtype
+        if dtype.itemsize < 4 or dtype.kind not in "iuf":
+            return NotImplemented
+        x, axis = (x.reshape(-1), 0) if axis is None else (x, axis)
+        return cumulate(x.astype(dtype, copy=False), axis, kind)
+
+    return along
+
+
+op(np.cumsum).decompose(cumulative("sum", None))
+op(np.cumprod).decompose(cumulative("product", None))
+for kind, ufunc in UFUNCS.items():
+    op(ufunc.accumulate).decompose(cumulative(kind, 0))

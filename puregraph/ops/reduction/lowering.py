@@ -1,16 +1,18 @@
-"""Norm lowering: the L2 norm of all gradients."""
+"""Reduction lowering: the L2 norm of all gradients, and cumulative sums and the like."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from puregraph.ops.formula import Formula
 from puregraph.ops.formula.loopnest import LoopNest, Operand, Reduce
-from puregraph.ops.ir.elementlayout import elementStrides, isSingle
+from puregraph.ops.ir.elementlayout import canCopy, elementStrides, isSingle
 from puregraph.ops.ir.value import Call, Offset
 from puregraph.ops.native.llvm.kernelcall import KernelCall
 from puregraph.ops.native.nests.nestcode import nestCalls
 from puregraph.ops.operation import op
+from puregraph.ops.reduction import native
+from puregraph.ops.reduction.cumulate import cumulate
 from puregraph.ops.reduction.norm import norm
 
 if TYPE_CHECKING:
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 SQUARES = ("y0", Formula("square(x0)"))
 ROOT = ("y1", Formula("sqrt(y0)"))
 WIDE = 2  # float32 elements per float64
+ELEMENTS = {"float32": "f32", "float64": "f64", "int32": "i32", "int64": "i64"}
 
 
 @op(norm).lower
@@ -37,3 +40,22 @@ def lowerNorm(call: Call, workspace: LoweringWorkspace) -> list[KernelCall] | No
     lines = (("y0", Reduce("sum", "x0", frozenset([0]))), ROOT)
     nest = LoopNest((len(xs),), {"x0": Operand("f64", parts, (1,))}, lines, {"y1": Operand("f64", y, (0,))}, "f64")
     return [*works, *nestCalls(nest, lambda count: workspace(WIDE * count))]
+
+
+@op(cumulate).lower
+def lowerCumulate(call: Call, workspace: LoweringWorkspace) -> list[KernelCall] | None:
+    """Along any axis of floats or integers with any strides."""
+    x, axis, kind, isExclusive, reverse = named(*call.arguments, **call.options)
+    (y,) = call.outs
+    element = ELEMENTS.get(y.dtype.name)
+    if element is None or not canCopy(x, y):
+        return None
+    lines = native.linesOf(x.shape, elementStrides(x), elementStrides(y), axis % x.ndim, reverse)
+    return native.cumulate(x, y, kind, element, lines, isExclusive)
+
+
+def named(
+    x: Any, axis: int, kind: str = "sum", exclusive: bool = False, reverse: bool = False
+) -> tuple[Any, int, str, bool, bool]:
+    """The arguments of a call, with those that were left out."""
+    return x, axis, kind, exclusive, reverse

@@ -6,13 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from puregraph.core.errors import GraphError
 from puregraph.ops.ir.strides import reducedAxes
 from puregraph.ops.ir.value import Call
 from puregraph.ops.operation import op
+from puregraph.ops.reduction.cumulate import UFUNCS, cumulate, neutral, part, shifted
 from puregraph.ops.reduction.reference import firstIndex
 
 if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
+
     from puregraph.onnx.rules.rulewriter import RuleWriter
 
 KINDS: dict[Any, str] = {
@@ -43,21 +45,25 @@ def argExtreme(writer: RuleWriter, call: Call) -> str:
     return writer.op(kind, name, axis=axis or 0, keepdims=int(bool(call.options.get("keepdims"))))
 
 
-@op(np.cumprod).onnx
-def products(writer: RuleWriter, call: Call) -> str:
-    """A scan in log2 n steps: each element times the one 1, 2, 4, ... positions before it."""
-    x, *rest = call.arguments
-    axis = rest[0] if rest else call.options.get("axis")
-    if axis is None:
-        raise GraphError("its rule multiplies all elements in their order, which has no ONNX equivalent")
-    axis, dtype, far = axis % x.ndim, call.outs[0].dtype, 1
-    product, shape, last = writer.name(x, dtype), list(x.shape), writer.whole(axis)
-    while far < x.shape[axis]:
-        shape[axis] = far
-        before = writer.op("Slice", product, writer.whole(0), writer.whole(-far), last)
-        before = writer.op("Concat", writer.step.constant(np.ones(shape, dtype)), before, axis=axis)
-        product, far = writer.op("Mul", product, before), 2 * far
-    return product
+@op(cumulate).words
+def scanned(x: Any, axis: int, kind: str = "sum", exclusive: bool = False, reverse: bool = False) -> Any:
+    """CumSum; else a scan in log2 n steps: each element joined with the one 1, 2, 4, ... positions before it."""
+    axis = axis % x.ndim
+    x = np.flip(x, axis) if reverse else x
+    x = shifted(x, axis, neutral(kind, x.dtype)) if exclusive else x
+    far = 1
+    while kind != "sum" and far < x.shape[axis]:
+        joined = UFUNCS[kind](part(x, axis, 0, -far), part(x, axis, far, None))
+        x, far = np.concatenate([part(x, axis, 0, far), joined], axis=axis), 2 * far
+    x = np.cumsum(x, axis=axis, dtype=x.dtype) if kind == "sum" else x
+    return np.flip(x, axis) if reverse else x
+
+
+@op(np.cumprod).words
+def products(x: Any, axis: int | None = None, dtype: DTypeLike | None = None) -> Any:
+    """A cumulation, of all elements without an axis."""
+    x = x.astype(np.cumprod(np.ones(1, x.dtype), dtype=dtype).dtype, copy=False)
+    return scanned(x.reshape(-1) if axis is None else x, axis or 0, "product")
 
 
 @op(np.cumsum).onnx
