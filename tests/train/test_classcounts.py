@@ -137,7 +137,7 @@ def test_what_is_no_figure_of_that_kind_is_refused_with_what_to_write():
         (lambda: F1().update(x, t), DataError, "got 3 classes; F1(classes=3) is the mean over them, F1(of=0) is of"),
         (lambda: F1(of=3).update(x, t), DataError, "wanted predictions of more than 3 classes, got 3"),
         (lambda: Recall(classes=4).update(x, t), DataError, "wanted predictions of 4 classes, got 3"),
-        (lambda: Recall(average="macro"), ArgumentError, "has to know how many: Recall(classes=3)"),
+        (lambda: Recall(average="macro"), ArgumentError, "needs their number: Recall(classes=3)"),
         (lambda: Recall(classes=3, of=1), ArgumentError, "of=1 is one class, average='macro' is of all"),
         (lambda: Precision(average="weighted"), ArgumentError, "one of 'binary', 'macro', 'micro'"),
         (lambda: Precision(num_classes=3), ArgumentError, "did you mean classes?"),

@@ -1,4 +1,4 @@
-"""Class rows: numbers of classes by label, and rows that have a number at their class."""
+"""Class rows: values of classes read by label, and values written at the class of each label."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from puregraph.ops.gather.reference import gather, putClass
 
 
 def ofLabels(values: Any, index: Any) -> Any:
-    """The number of each label's class; labels below 0 get 0."""
+    """Return values[label] for each label; 0 for labels below 0."""
     return gather(values, index)
 
 
 def atLabels(values: Any, index: Any, classes: int) -> Any:
-    """Zeros but for a number at the class of each label: (n, ...) -> (n, classes, ...)."""
+    """Return zeros, except each value at the class of its label: (n, ...) -> (n, classes, ...)."""
     return putClass(values, index, classes)

@@ -21,8 +21,8 @@ class Cost(Module):
                 return super().termShape(x, target)[:1]
 
     `reduction` "sum" is their sum, "none" all terms. A subclass writes `terms` in functions of numpy, and `termShape`
-    if terms have another shape than x. The gradient is derived from the terms, eager and compiled. A cost of other
-    inputs than a prediction and a target names them in `updateData` and `dataShapeFrom` of its own. A `sampleWeight`
+    if terms have another shape than x. The gradient is derived from the terms, eager and compiled. A cost with
+    other inputs than a prediction and a target overrides `updateData` and `dataShapeFrom`. A `sampleWeight`
     w multiplies the terms of its sample, and the mean still divides by the number of terms; the mean of no terms is 0.
     float16 is computed in float32.
 
@@ -73,7 +73,7 @@ class Cost(Module):
         return self.reduced(self.terms(like, *[asFloats(a, like) for a in others]), sampleWeight).astype(x.dtype)
 
     def reduced(self, terms, sampleWeight=None):
-        """Terms times the weight of their sample: all of them, their sum, or their mean."""
+        """Return the terms times the weights of their samples, or their sum or mean, by `reduction`."""
         if sampleWeight is not None:
             terms = terms * alongSamples(sampleWeight, terms)
         if self.reduction == "none":
@@ -105,12 +105,12 @@ def elements(shape):
 
 
 def asFloats(value, like):
-    """Floats as they are computed in; integers and booleans in the dtype of another array, unless they are indices."""
+    """Return floats widened for computation, integers and booleans in the dtype of `like`; None as it is."""
     return value if value is None else widen(value) if isFloating(value.dtype) else value.astype(like.dtype)
 
 
 def needWeights(sampleWeight, x):
-    """Refuse weights that are not one for each sample.
+    """Check that there is one weight for each sample of x.
 
     Raises    ShapeError for another shape
     """

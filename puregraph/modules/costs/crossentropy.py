@@ -25,16 +25,16 @@ class CrossEntropy(NLL):
     """cost = sum_i l_i / sum_i w[label_i],   l_i = -(1 - s) w[label_i] ln p[i, label_i] - s / c sum_k w_k ln p[i, k]
 
     p = softmax(x) over the c classes, on axis 1, or on the last one with `axis` -1; i runs over batch and spatial
-    positions, those labelled `ignoreIndex` or with a class of weight 0 left out, so that the mean over a data set does
-    not depend on how it is cut into batches; w are the class `weights`, 1 by default; s is the `smoothing`,
-    which gives that share of each label to all classes alike. Where no position counts, cost and gradient are 0. With a
-    `sampleWeight` v each l_i is multiplied by v of its sample, and the divisor stays as it is. With `reduction` "sum"
+    positions, except those with label `ignoreIndex` or a class of weight 0, so that the mean over a data set does not
+    depend on how it is cut into batches; w are the class `weights`, 1 by default; s is the `smoothing`, the fraction of
+    each label that is spread evenly over all classes. If no position counts, cost and gradient are 0. With a
+    `sampleWeight` v each l_i is multiplied by v of its sample, and the divisor does not change. With `reduction` "sum"
     nothing is divided, with "none" the cost is every l_i, 0 where the position is left out.
 
     `weights` is a weight for each class, or a dict from every class to its weight. No label is left out unless
     `ignoreIndex` says which, such as -1 or, in data made for PyTorch, -100. float16 is computed in float32. The
     probabilities are kept, so that the gradient takes no second softmax; compiled for a GPU it takes one, which costs
-    less there than memory does.
+    less there than reading them.
 
     Shapes    x (n, c, *spatial), or (n, *spatial, c) with axis -1, labels (n, *spatial) of integers, perhaps
               sampleWeight (n,) -> a scalar, or as labels with "none"
@@ -144,19 +144,19 @@ class CrossEntropy(NLL):
         return (p * target.sum(axis=1, keepdims=True) - target) * scale
 
     def second(self, x):
-        """A view with the classes on axis 1."""
+        """Return a view with the classes on axis 1."""
         return np.moveaxis(x, -1, 1) if self.axis == -1 and x.ndim > 2 else x
 
     def asGiven(self, x):
-        """A view of that with the classes where they are given."""
+        """Return a view with the classes moved from axis 1 back to `axis`."""
         return np.moveaxis(x, 1, -1) if self.axis == -1 and x.ndim > 2 else x
 
     def targets(self, share, smooth, index, p):
-        """The target of every class at every position, times its weight."""
+        """Return the target of every class at every position, times its weight."""
         return (1 - self.smoothing) * atLabels(share, index, p.shape[1]) + smooth
 
     def weightGrad(self, p, target, scale):
-        """The gradient of each sample's weight, its own share of the cost; a p that underflowed counts as the least."""
+        """Return the gradient of each sample's weight, the cost of the sample; p = 0 counts as the smallest float."""
         log = np.log(np.maximum(p, np.finfo(p.dtype).tiny))
         return -(target * log).sum(axis=tuple(range(1, p.ndim))) * scale
 

@@ -88,11 +88,11 @@ class CTC(Cost):
         return labelLengths.astype(np.int64)
 
     def divisors(self, counts, like):
-        """The divisor of each sample's cost."""
+        """Return the divisor of each sample's cost: its number of labels for a mean, at least 1; otherwise 1."""
         return np.maximum(counts, 1).astype(like.dtype) if self.reduction == "mean" else np.ones_like(like)
 
     def labelsFor(self, rng, classes, shape):
-        """Labels of classes behind the blank; none where there is no such class."""
+        """Return random labels above the blank; -1, no label, if there is no such class."""
         return rng.integers(self.blank + 1, classes, shape) if classes > self.blank + 1 else np.full(shape, -1)
 
     def sample(self, rng, x, labels, lengths=None, labelLengths=None, *more):

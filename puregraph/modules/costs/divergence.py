@@ -34,7 +34,7 @@ class KLDivergence(Cost):
 
     @property
     def takes(self):
-        """The kind of scores, for warnings about an output before it."""
+        """The kind of scores that x is, for warnings about the network's last activation."""
         return "scores" if self.scores else ""
 
     def termShape(self, x, target):

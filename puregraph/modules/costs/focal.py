@@ -1,4 +1,4 @@
-"""Focal costs: cross-entropies that count what is predicted well already for little."""
+"""Focal costs: cross-entropies with little weight for what is already predicted well."""
 
 from puregraph.core.arguments import Fraction, NotNegative, optional
 from puregraph.modules.costs.bce import BCE
@@ -45,7 +45,7 @@ class FocalCrossEntropy(NLL):
     """cost = sum_i w[t_i] (1 - p_i)^gamma (-ln p_i) / sum_i w[t_i], with p_i the probability of the label t_i
 
     Probabilities are the softmax of the scores x over the classes, on axis 1. `weights` and `ignoreIndex` are those of
-    `CrossEntropy`, which this is for `gamma` 0.
+    `CrossEntropy`, which is the same for `gamma` 0.
 
     Shapes    x (n, c, *spatial), labels (n, *spatial) of integers, perhaps sampleWeight (n,) -> a scalar, or as labels
               with "none"
@@ -63,7 +63,7 @@ class FocalCrossEntropy(NLL):
 
     def losses(self, x, index):
         logs = super().losses(logSoftmax(x, 1), index)
-        # without a least x the slope at 0, as of ignored labels, is 0 times infinity for a gamma below 1
+        # without the bound, the slope at x = 0 (ignored labels) is 0 times infinity for a gamma below 1
         return Formula("(-expm1(-maximum(x, 1e-30))) ** gamma * x").put(gamma=self.gamma).numpy(("x",))(logs)
 
     @classmethod

@@ -9,11 +9,11 @@ from puregraph.modules.costs.cost import REDUCTION, Cost
 from puregraph.ops.reduction.reference import logSoftmax
 
 Above0 = Argument("a finite number above 0", lambda value: isNumber(value) and value > 0)
-TINY = 1e-12  # what a squared length of 0 counts as
+TINY = 1e-12  # added to squared lengths, so that 0 has a gradient
 
 
 def unit(x):
-    """Vectors along the last axis, of length 1."""
+    """Return the vectors along the last axis divided by their length."""
     return x / np.sqrt((x * x).sum(axis=-1, keepdims=True) + TINY)
 
 
@@ -25,8 +25,8 @@ def eye(x):
 class InfoNCE(Cost):
     """cost = mean over i of -ln softmax_j(cos(a_i, b_j) / temperature) at j = i
 
-    Sample i of b is the partner of sample i of a; all others are its negatives. With `both` the mean of that and of its
-    mirror image, b among all a, as CLIP has it. A batch of another size has other negatives, so that several small
+    Sample i of b is the partner of sample i of a; all others are its negatives. With `both` it is the mean of that and
+    of the same with a and b exchanged, as in CLIP. A batch of another size has other negatives, so that several small
     batches do not cost what a large one does.
 
     Shapes    a and b (n, size), perhaps sampleWeight (n,) -> a scalar, or (n,) with "none"

@@ -18,9 +18,9 @@ from puregraph.ops.reduction.reference import total
 class LinearCrossEntropy(CrossEntropy):
     """cost = CrossEntropy(x W + b, labels), computed for 1 / `blocks` of the positions at a time
 
-    For each block of positions the scores, their cost and their gradient are made and used up before the next one, so
-    that memory holds the scores of one block. In trainMode the gradients are made with the cost, in three products as
-    by Linear and CrossEntropy; in evalMode, or with `reduction` "none", a backward pass makes the scores again.
+    The scores, cost and gradient of a block of positions are computed and used before the next block, so that memory
+    holds the scores of only one. In trainMode the gradients are computed with the cost, in three products as by Linear
+    and CrossEntropy; in evalMode, or with `reduction` "none", a backward pass computes the scores again.
 
     W and b are parameters of the cost: it is trained with the network, as a node of its graph. Scores for a prediction
     come from a `Linear` that has the same `W`; `transpose` takes W as the table of an Embedder. The other settings are
@@ -110,21 +110,21 @@ class LinearCrossEntropy(CrossEntropy):
         return *slopes, None, dW.astype(W.dtype), None if b is None else db.astype(b.dtype)
 
     def flat(self, x, labels, weights):
-        """Positions in one row each: what goes into the layer, the class, and the shares of label and classes."""
+        """Return x with a row for each position, the classes of labels, and the `shares` of positions and classes."""
         rows = widen(x).reshape(-1, self.insize)
         index = classIndex(labels.reshape(-1), self.classes, self.ignoreIndex)
         like = np.broadcast_to(rows[:, :1], (rows.shape[0], self.classes))
         return rows, index, *self.shares(index, weights, like)
 
     def factors(self, sampleWeight, labels, share):
-        """The weight of the sample of each position."""
+        """Return the weight of each position, that of its sample."""
         if sampleWeight is None:
             return np.ones_like(share)
         of = widen(sampleWeight).reshape(-1, *(1,) * (labels.ndim - 1))
         return np.broadcast_to(of, labels.shape).reshape(-1).astype(share.dtype)
 
     def inBlocks(self, x, index, share, smooth, seed, W, b):
-        """The cost of each position; and with a seed for each of them the gradients of x, W and b."""
+        """Return the cost of each position, and the gradients of x, W and b by a `seed` for each position, or None."""
         matrix = self.oriented(widen(W).astype(x.dtype))
         size = max(-(-x.shape[0] // self.blocks), 1)
         costs, slopes, dW, db = [], [], None, None

@@ -59,7 +59,7 @@ class NLL(Cost):
         return (terms.sum() / (norm(share) if self.reduction == "mean" else 1)).astype(x.dtype)
 
     def losses(self, x, index):
-        """The cost of each position; index -1 is no class."""
+        """Return the cost of each position; 0 for index -1, no class."""
         return -takeClass(x, index)
 
     @property
@@ -68,7 +68,7 @@ class NLL(Cost):
         return self.weights is None and self.ignoreIndex is None
 
     def counted(self, labels):
-        """The divisor of the mean for these labels, as a batch weighs in the mean over several; None: its samples."""
+        """Return the divisor of the mean for these labels, the weight of a batch among several; None: its samples."""
         if self.isPlainMean:
             return None
         isCounted = labels != self.ignoreIndex if self.ignoreIndex is not None else labels == labels

@@ -8,8 +8,8 @@ from puregraph.modules.costs.cost import REDUCTION, Cost
 from puregraph.ops.formula import Formula
 
 POSITIVE = Formula("relu(x)").numpy(("x",))
-TINY = 1e-12  # what a squared length of 0 counts as
-EPSILON = 1e-6  # what torch adds to each difference, so that a distance of 0 has a gradient
+TINY = 1e-12  # added to squared lengths, so that 0 has a gradient
+EPSILON = 1e-6  # added to each difference, as in PyTorch, so that a distance of 0 has a gradient
 
 
 class MarginRanking(Cost):
@@ -136,7 +136,7 @@ class Triplet(Cost):
         return POSITIVE(self.between(anchor, positive) - far + self.margin)
 
     def between(self, a, b):
-        """The distance of vectors along the last axis."""
+        """Return the distance of vectors along the last axis."""
         if self.distance == "cosine":
             lengths = ((a * a).sum(axis=-1) + TINY) * ((b * b).sum(axis=-1) + TINY)
             return 1 - (a * b).sum(axis=-1) / np.sqrt(lengths)

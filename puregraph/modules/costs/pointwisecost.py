@@ -1,4 +1,4 @@
-"""PointwiseCost: a cost whose one formula, of a prediction and its target, is value, gradient and documentation."""
+"""PointwiseCost: a cost whose value and gradient come from one formula of a prediction and its target."""
 
 from functools import cache
 
@@ -44,14 +44,14 @@ class PointwiseCost(Cost):
         self.formula = Formula(type(self).formula if formula is None else formula).put(**constants)
         if "x" not in self.formula.names:
             raise FormulaError(f"{type(self).__name__}: wanted a formula of x and target, got {self.formula}")
-        self.formula.numpy(NAMES)  # a name that is neither is an error now
+        self.formula.numpy(NAMES)  # raises here for other names than x and target
 
     def termShape(self, x, target):
         need(x == target, x, target, f"the target has the shape of x, nothing broadcasts: {remedy(x, target)}")
         return x
 
     def updateGrad(self, grad, x, target, *others, needs):
-        weight = others[0] if len(others) > 1 else None  # one that was left out may be None, or absent
+        weight = others[0] if len(others) > 1 else None  # without weights, it is None or missing
         share = widen(grad) / max(x.size, 1) if self.reduction == "mean" else widen(grad)
         slope = share if weight is None else share * alongSamples(weight, x)
         values = np.broadcast_to(slope, x.shape), widen(x), widen(target)
@@ -68,7 +68,7 @@ class PointwiseCost(Cost):
         return values if values.shape == x.shape else np.broadcast_to(values, x.shape)
 
     def weightGrad(self, share, x, target, weight):
-        """The gradient of each sample's weight: its own share of the cost."""
+        """Return the gradient of each sample's weight: the cost of the sample."""
         terms = self.terms(x, target)
         axes = tuple(range(1, terms.ndim))
         total = share * terms.sum(axis=axes) if self.reduction != "none" else (share * terms).sum(axis=axes)
@@ -96,7 +96,7 @@ def slopes(formula):
 
 
 def remedy(x, target):
-    """A hint for a target of another shape."""
+    """Return a hint for a target of another shape."""
     if x == (*target, 1):
         return "write target[..., None]"
     if len(x) == 2 and target == x[:1]:

@@ -20,8 +20,8 @@ class Tversky(Cost):
     """cost = mean of 1 - (h + s) / (h + alpha f + beta m + s) over hits h, false alarms f and misses m
 
     With p the prediction and t the target, h = sum p t, f = sum p (1 - t) and m = sum (1 - p) t over all positions of a
-    class: over the axes from 2 on, or over axis 1 if it is the last. `of` says what p is of x: its "sigmoid", its
-    "softmax" over axis 1, or x itself, "probabilities". s is `smooth`, so that an empty region that is predicted to
+    class: over the axes from 2 on, or over axis 1 if it is the last. `of` is how p is computed from x: its "sigmoid",
+    its "softmax" over axis 1, or x itself, "probabilities". s is `smooth`, so that an empty region that is predicted to
     be empty costs nothing. Targets are numbers from 0 to 1. A beta above alpha favours recall.
 
     Shapes    x and target (n, c, *spatial) or (n, size), perhaps sampleWeight (n,) -> a scalar, or (n, c) or (n,) with
@@ -44,7 +44,7 @@ class Tversky(Cost):
 
     @property
     def takes(self):
-        """The kind of scores, for warnings about an output before it."""
+        """The kind of scores that x is, for warnings about the network's last activation."""
         return {"sigmoid": "logits", "softmax": "scores"}.get(self.predicts, "")
 
     axis = 1
@@ -75,8 +75,8 @@ class Tversky(Cost):
 class Dice(Tversky):
     """cost = mean of 1 - (2 sum p t + s) / (sum p + sum t + s) over samples and classes
 
-    The sums are over the positions of a class: over the axes from 2 on, or over axis 1 if it is the last. `of` says
-    what the prediction p is of x: its "sigmoid", its "softmax" over axis 1, or x itself, "probabilities"; s is
+    The sums are over the positions of a class: over the axes from 2 on, or over axis 1 if it is the last. `of` is how
+    the prediction p is computed from x: its "sigmoid", its "softmax" over axis 1, or x itself, "probabilities"; s is
     `smooth`.
 
     Shapes    x and target (n, c, *spatial) or (n, size), perhaps sampleWeight (n,) -> a scalar, or (n, c) or (n,) with
@@ -175,7 +175,7 @@ class Lovasz(LovaszHinge):
 
 
 def extension(errors, isInside):
-    """The Lovasz extension of the Jaccard loss at errors along the last axis, for positions that are inside or not."""
+    """Return the Lovasz extension of the Jaccard loss at errors along the last axis; `isInside` are the targets."""
     order = np.argsort(-errors, axis=-1)
     isInside = np.take_along_axis(isInside, order, axis=-1)
     wanted = isInside.sum(axis=-1, keepdims=True)

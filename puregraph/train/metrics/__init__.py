@@ -1,4 +1,4 @@
-"""Metrics: figures that are gathered batch by batch, on the host."""
+"""Metrics: figures of a data set, computed batch by batch on the host."""
 
 from puregraph.train.metrics.accuracy import Accuracy
 from puregraph.train.metrics.classagreement import DiceScore, Kappa, Matthews, MeanIoU

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 class Accuracy(Metric):
     """The share of positions whose most likely class is the label: accuracy = sum_i [argmax x_i = t_i] / sum_i 1
 
-    Targets of the shape of the predictions are one-hot, a single 1 for each position, or else 0 and 1 of yes and no:
+    Targets of the shape of the predictions are one-hot, a single 1 for each position, or else 1 for yes and 0 for no:
     predictions are then logits, right where x > threshold agrees with t > 1/2.
 
-    `axis`       where the classes are
-    `ignore`     the label that does not count; None: every one does
-    `threshold`  of a yes, for logits 0 and for probabilities 0.5
+    `axis`       the axis of classes
+    `ignore`     the label to ignore; None: every label counts
+    `threshold`  the threshold for yes: 0 for logits, 0.5 for probabilities
 
     Raises    DataError if predictions and targets do not fit, or a label is no class; for targets of a regression
     """
@@ -37,7 +37,7 @@ class Accuracy(Metric):
 
     def reset(self) -> None:
         super().reset()
-        self.decisions, self.isOneHot = np.zeros(2), True  # targets of the predictions' shape, as yes and no
+        self.decisions, self.isOneHot = np.zeros(2), True  # counts for targets 0 and 1; all targets so far are one-hot
 
     def update(self, prediction: AnyArray, target: AnyArray, weight: AnyArray | None = None) -> None:
         x, t, *weights = self.onHost(prediction, target, weight)
@@ -62,7 +62,7 @@ class Accuracy(Metric):
     def agreements(
         self, prediction: np.ndarray, target: np.ndarray, weight: np.ndarray | None = None
     ) -> tuple[float, float]:
-        """Count the correct yes-or-no decisions, and all decisions."""
+        """Return the counts of correct yes-or-no decisions, and of all."""
         taken, there = decisions(prediction, target, self)
         weights = perPosition(weight, target.shape, self.name)
         return total((taken == there) & ~np.isnan(prediction), weights), size(target, weights)

@@ -18,8 +18,8 @@ class _OfCounts(Confusion):
             return float(self.figure(counts.diagonal(), counts.sum(axis=1), counts.sum(axis=0)))
 
     def figure(self, right: np.ndarray, actual: np.ndarray, predicted: np.ndarray) -> np.float64:
-        """The figure from the counts of each class."""
-        raise NotImplementedError(f"{type(self).__name__} is no figure: write figure(self, right, actual, predicted)")
+        """Return the figure from the counts of each class."""
+        raise NotImplementedError(f"{type(self).__name__} has no figure: write figure(self, right, actual, predicted)")
 
 
 class Kappa(_OfCounts):

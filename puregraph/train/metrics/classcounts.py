@@ -1,4 +1,4 @@
-"""Class counts: what precision, recall and F1 are made from, gathered batch by batch."""
+"""Class counts: the counts from which precision, recall and F1 are computed, batch by batch."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class ClassCounts(Metric):
         kind = type(self).__name__
         self.average = average or ("binary" if classes is None else "macro")
         if self.average == "macro" and classes is None:
-            raise ArgumentError(f"{kind}: the mean over the classes has to know how many: {kind}(classes=3)")
+            raise ArgumentError(f"{kind}: the mean over the classes needs their number: {kind}(classes=3)")
         if of is not None and self.average != "binary":
             raise ArgumentError(f"{kind}: of={of} is one class, average={self.average!r} is of all: leave one out")
         self.of, self.classes, self.axis, self.ignore, self.threshold = of, classes, axis, ignore, threshold
@@ -60,8 +60,8 @@ class ClassCounts(Metric):
 
     def reset(self) -> None:
         rows = self.classes if self.average == "macro" else 1
-        self.sums = np.zeros((2, rows or 1, 4))  # as classes, as decisions; both, taken, there are, positions
-        self.isOneHot = True  # all targets of the shape of the predictions
+        self.sums = np.zeros((2, rows or 1, 4))  # (by labels, by decisions), class, counts as in `counts`
+        self.isOneHot = True  # of all targets so far that have the predictions' shape
 
     def update(self, prediction: AnyArray, target: AnyArray, weight: AnyArray | None = None) -> None:
         x, t, *weights = self.onHost(prediction, target, weight)
@@ -80,13 +80,13 @@ class ClassCounts(Metric):
         return self.counts(taken, labels[:, None] == columns, None if weights is None else weights[:, None])
 
     def rows(self, x: np.ndarray) -> np.ndarray:
-        """Positions, each with its classes; one class where there is no such axis."""
+        """Return an array as (positions, classes); one class if it has no such axis."""
         if not -x.ndim <= self.axis < x.ndim:
             return x.reshape(-1, 1)
         return np.moveaxis(x, self.axis, -1).reshape(-1, x.shape[self.axis])
 
     def counts(self, taken: np.ndarray, there: np.ndarray, weight: np.ndarray | None = None) -> np.ndarray:
-        """Return the counts of positions, or the sums of their weights, from their predicted and actual classes."""
+        """Return counts, or sums of weights, by class: of true positives, predicted and actual ones, and positions."""
         if taken.shape[-1] == 1:  # a single logit: no and yes
             taken, there = (np.concatenate([~x, x], axis=-1) for x in (taken, there))
         count = taken.shape[-1]
@@ -99,7 +99,7 @@ class ClassCounts(Metric):
         return byClass.sum(axis=0, keepdims=True) if self.average == "micro" else byClass[[self.picked(count)]]
 
     def picked(self, count: int) -> int:
-        """The class of "binary" among n."""
+        """Return the class that "binary" counts, of `count` classes."""
         kind = type(self).__name__
         if self.of is None and count > 2:
             raise DataError(
@@ -122,8 +122,8 @@ class ClassCounts(Metric):
         return float(ratios.mean()) if len(ratios) else 0.0
 
     def ratio(self, both: np.ndarray, taken: np.ndarray, there: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Numerator and denominator for each class."""
-        raise NotImplementedError(f"{type(self).__name__} is no figure: write ratio(self, both, taken, there)")
+        """Return the numerator and denominator of each class from true positives, predicted and actual ones."""
+        raise NotImplementedError(f"{type(self).__name__} has no figure: write ratio(self, both, taken, there)")
 
     def state(self) -> dict[str, object]:
         return {**super().state(), "isOneHot": self.isOneHot}

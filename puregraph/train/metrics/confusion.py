@@ -1,4 +1,4 @@
-"""Confusion: which class is taken for which."""
+"""Confusion: a matrix of how often each actual class is predicted as each class."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Confusion(Metric):
         return pairs.reshape(self.classes, self.classes)
 
     def value(self) -> np.ndarray:
-        """The matrix so far, in an array of its own."""
+        """Return a copy of the matrix so far."""
         return self.sums.copy()
 
     @takes(over=choice("actual", "predicted", "all"))
@@ -94,10 +94,10 @@ class Confusion(Metric):
         return over(self.sums.diagonal(), self.sums.sum(axis=1))
 
     def f1(self) -> np.ndarray:
-        """The harmonic mean of precision and recall."""
+        """Return the harmonic mean of precision and recall of each class."""
         return over(2 * self.sums.diagonal(), self.sums.sum(axis=0) + self.sums.sum(axis=1))
 
 
 def over(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
-    """A ratio for each class; nan where there is nothing to divide by."""
+    """Return a ratio for each class; nan where the divisor is 0."""
     return np.divide(part, whole, out=np.full(len(whole), np.nan), where=whole > 0)

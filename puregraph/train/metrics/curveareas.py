@@ -54,7 +54,7 @@ class AveragePrecision(RankingMetric):
 
 
 def cumulated(scores: np.ndarray, hits: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The weights of positives and of negatives at and above each different score, from the highest on."""
+    """Return the total weights of positives and of negatives at or above each distinct score, highest first."""
     if not len(scores):
         return np.zeros(1), np.zeros(1)
     order = np.argsort(-scores, kind="stable")

@@ -1,4 +1,4 @@
-"""GatheredMetric: a figure that no sums give, from an array with a row for each sample."""
+"""GatheredMetric: a figure that cannot be computed from sums, but from an array with a row for each sample."""
 
 from __future__ import annotations
 

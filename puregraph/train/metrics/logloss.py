@@ -56,14 +56,14 @@ class LogLoss(Metric):
         return total(losses, weights), size(losses, weights)
 
     def logitLosses(self, x: np.ndarray, there: np.ndarray) -> np.ndarray:
-        """-ln p of each decision, from its logit or its probability of yes."""
+        """Return -ln p of each decision, from its logit or its probability of yes."""
         if self.probabilities:
             p = limited(x, self.name)
             return -np.log(np.where(there, p, 1 - p))
         return np.logaddexp(0, np.where(there, -1, 1) * x.astype(np.float64))
 
     def labelLosses(self, rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
-        """-ln p of each label, from the scores or probabilities of all classes."""
+        """Return -ln p of each label, from the scores or probabilities of all classes."""
         at = np.arange(len(labels)), labels
         if self.probabilities:
             return -np.log(limited(rows, self.name)[at])
@@ -72,7 +72,7 @@ class LogLoss(Metric):
 
 
 class Perplexity(LogLoss):
-    """exp(mean of -ln p(label)): among how many equally likely classes a model would be as uncertain.
+    """exp(mean of -ln p(label)): the number of equally likely classes that would be as uncertain.
 
     For a language model with scores (n, t, words) it is `Perplexity(axis=-1)`. Arguments are those of `LogLoss`.
 
@@ -89,7 +89,7 @@ class Perplexity(LogLoss):
 
 
 def isLogit(prediction: np.ndarray, target: np.ndarray, axis: int) -> bool:
-    """True for targets of the predictions' shape without several classes on the axis: decisions of yes and no."""
+    """Return True for yes-or-no decisions: targets of the predictions' shape, without several classes on the axis."""
     hasClasses = -target.ndim <= axis < target.ndim and target.shape[axis] > 1
     return prediction.shape == target.shape and not hasClasses
 

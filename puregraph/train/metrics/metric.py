@@ -25,19 +25,19 @@ M = TypeVar("M", bound="Metric")
 
 
 class Metric(ChecksKeywords):
-    """A ratio of two sums, to which every batch adds; a subclass says what it adds.
+    """A ratio of two sums over batches; a subclass computes in `share` what a batch adds to them.
 
     `weighted()` makes it a weighted mean, if `share` takes the weights of samples as a third argument.
 
-    `which`   the output and the target it looks at, where there are several
-    `name`    what it is called in the history; by default its class in lower case
+    `which`   the index of its output and its target, if there are several
+    `name`    its name in the history; by default that of its class in lower case
     `better`  "max" or "min": which way is better
     """
 
     better = "max"
-    comparesValues = False  # whether predictions are to be near the targets, so that logits make no sense
-    target: int | None = None  # which target it looks at, if not that of its output
-    isWeighted = False  # whether it reads the sampleWeight of a Trainer or Validator
+    comparesValues = False  # True if predictions are compared with targets as numbers, so not logits
+    target: int | None = None  # the index of its target, if other than `which`
+    isWeighted = False  # True if it reads the sampleWeight of a Trainer or Validator
     gathered: tuple[str, ...] = ()  # names of arrays in state() that grow with the samples
 
     @takes(which=Natural, name=optional(Text))
@@ -47,7 +47,7 @@ class Metric(ChecksKeywords):
         self.reset()
 
     def reset(self) -> None:
-        """Begin anew."""
+        """Set the sums to zero."""
         self.sums: np.ndarray = np.zeros(2)
 
     def weighted(self: M) -> M:
@@ -64,10 +64,10 @@ class Metric(ChecksKeywords):
         return self
 
     def needWeights(self) -> None:
-        """Refuse weights for a metric that takes none."""
+        """Check that `share` takes weights."""
         if not all("weight" in signature(method).parameters for method in (self.update, self.share)):
             raise ArgumentError(
-                f"{type(self).__name__}: takes no weights of samples; one of your own does with "
+                f"{type(self).__name__}: takes no weights of samples; a class of your own takes them by "
                 "share(self, prediction, target, weight=None)"
             )
 
@@ -111,21 +111,21 @@ class Metric(ChecksKeywords):
         return arrays[which]
 
     def value(self) -> Any:
-        """The figure so far; nan before anything was counted."""
+        """Return the figure so far; nan before anything was counted."""
         over, under = self.sums
         return float(over / under) if under else float("nan")
 
     def state(self) -> dict[str, object]:
-        """The running sums, to be saved."""
+        """Return the running sums, to be saved."""
         return {"sums": self.sums.copy()}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on from saved sums."""
-        dtype = np.result_type(self.sums, np.asarray(state["sums"]))  # counts that were weighted are floats
+        """Continue from saved sums."""
+        dtype = np.result_type(self.sums, np.asarray(state["sums"]))  # weighted counts are floats
         self.sums = np.array(state["sums"], dtype).reshape(self.sums.shape)
 
     def merge(self, state: dict[str, Any]) -> None:
-        """Add the counts of another metric of this kind, from its `state`: numbers add up, of bools both hold."""
+        """Add the `state` of another metric of this class: numbers are added, bools are combined by `and`."""
         merged = self.state()
         for name, value in state.items():
             before: Any = merged[name]
@@ -144,7 +144,7 @@ class Metric(ChecksKeywords):
 def labelled(
     prediction: np.ndarray, target: np.ndarray, metric: Any, weight: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-    """(predictions, labels, weights) of the positions that count: a row of classes and a number of one for each.
+    """Return (predictions, labels, weights) of the positions that count: (positions, classes), (positions,) twice.
 
     Targets are labels, or one-hot: for each position zeros and one 1.
 
@@ -194,7 +194,7 @@ def perPosition(weight: np.ndarray | None, shape: tuple[int, ...], name: str) ->
 
 
 def total(values: np.ndarray, weight: np.ndarray | None) -> Any:
-    """The sum of values, times their weights if there are any; a weight of 0 leaves out infinity and nan."""
+    """Return the sum of values, times their weights if there are any; those of weight 0 may be infinite or nan."""
     return (
         values.sum()
         if weight is None
@@ -203,12 +203,12 @@ def total(values: np.ndarray, weight: np.ndarray | None) -> Any:
 
 
 def size(values: np.ndarray, weight: np.ndarray | None) -> Any:
-    """The number of values, or the sum of their weights."""
+    """Return the number of values, or the sum of their weights."""
     return values.size if weight is None else weight.sum()
 
 
 def decisions(prediction: np.ndarray, target: np.ndarray, metric: Any) -> tuple[np.ndarray, np.ndarray]:
-    """(taken, there): where predictions are a yes, above the metric's threshold, and where targets of 0 and 1 are one.
+    """Return (taken, there): where predictions are above the metric's threshold, and where targets of 0 and 1 are 1.
 
     Raises    DataError for other targets
     """
@@ -227,7 +227,7 @@ def decisions(prediction: np.ndarray, target: np.ndarray, metric: Any) -> tuple[
 def numbers(
     prediction: np.ndarray, target: np.ndarray, metric: Metric, weight: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-    """(predictions, targets, weights) of a regression in float64, flat.
+    """Return (predictions, targets, weights) of a regression, flattened, in float64.
 
     Raises    DataError if predictions and targets differ in shape: nothing is broadcast
     """
@@ -239,7 +239,7 @@ def numbers(
 
 
 def needNotNan(values: np.ndarray, name: str, what: str = "predictions") -> None:
-    """Refuse nan, which has no order.
+    """Check that there is no nan, which has no order.
 
     Raises    DataError naming its position
     """
@@ -249,7 +249,7 @@ def needNotNan(values: np.ndarray, name: str, what: str = "predictions") -> None
 
 
 def isOneHot(target: np.ndarray, axis: int) -> bool:
-    """True if the axis has several classes, and each position has a single 1 among zeros."""
+    """Return True if the axis has several classes, and each position has a single 1 among zeros."""
     if not -target.ndim <= axis < target.ndim or target.shape[axis] < 2:
         return False
     return bool(((target == 0) | (target == 1)).all() and (target.sum(axis) == 1).all())

@@ -25,8 +25,8 @@ class RankingMetric(GatheredMetric):
     `classes`        the number of classes; None: yes and no, from one logit or the scores of no and yes
     `average`        "macro": the mean over classes; "weighted": the same, weighted by their positives; "micro": all
                      classes as one
-    `thresholds`     None: exact, from all samples, with memory for each; a number: from counts between as many
-                     probabilities at equal distances from 0 to 1, in constant memory
+    `thresholds`     None: exact, from all samples, with memory for each; a number: from counts between that number of
+                     evenly spaced probabilities from 0 to 1, in constant memory
     `axis`           the axis of classes
     `ignore`         the label to ignore; None: every label counts
     `probabilities`  predictions are probabilities, not scores
@@ -66,8 +66,8 @@ class RankingMetric(GatheredMetric):
 
     def reset(self) -> None:
         super().reset()
-        self.isOneHot = True  # all targets of the shape of the predictions
-        # as independent and as exclusive classes; class, interval, negatives and positives
+        self.isOneHot = True  # of all targets so far that have the predictions' shape
+        # (independent, exclusive classes), class, interval, (negatives, positives)
         self.sums = np.zeros((2, self.classes or 1, self.thresholds or 0, 2))
 
     def update(self, prediction: AnyArray, target: AnyArray, weight: AnyArray | None = None) -> None:
@@ -86,11 +86,11 @@ class RankingMetric(GatheredMetric):
             np.add.at(counts, (at, intervals, hits.astype(int)), mass[:, None])
 
     def isLogit(self, x: np.ndarray) -> bool:
-        """True for predictions without several classes on the axis."""
+        """Return True for predictions without several classes on the axis."""
         return not -x.ndim <= self.axis < x.ndim or x.shape[self.axis] == 1
 
     def share(self, prediction: np.ndarray, target: np.ndarray, weight: np.ndarray | None = None) -> np.ndarray:
-        """The rows of a batch: for each position the scores of all classes, whether it is of them, and its weight."""
+        """Return a row for each position of a batch: scores of all classes, 1 for its classes else 0, its weight."""
         needNotNan(prediction, self.name)
         isDecision = prediction.shape == target.shape and (self.isLogit(prediction) or not isOneHot(target, self.axis))
         if isDecision:
@@ -106,7 +106,7 @@ class RankingMetric(GatheredMetric):
         return np.concatenate([scores, hits, weights[:, None]], axis=1, dtype=np.float64)
 
     def needClasses(self, count: int) -> None:
-        """Refuse predictions of another number of classes."""
+        """Check the number of classes of predictions."""
         kind = type(self).__name__
         if self.classes is None and count > 2:
             raise DataError(
@@ -117,11 +117,11 @@ class RankingMetric(GatheredMetric):
             raise DataError(f"{self.name}: wanted predictions of {self.classes} classes, got {count}")
 
     def spread(self, x: np.ndarray) -> np.ndarray:
-        """Positions, each with its classes; one class where there is no such axis."""
+        """Return an array as (positions, classes); one class if it has no such axis."""
         return x.reshape(-1, 1) if self.isLogit(x) else np.moveaxis(x, self.axis, -1).reshape(-1, x.shape[self.axis])
 
     def columns(self, rows: np.ndarray, isExclusive: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(scores, hits, weights) of rows: scores that compare positions, for yes alone without `classes`."""
+        """Return (scores, hits, weights) of rows: scores that compare positions; only of yes without `classes`."""
         count = rows.shape[1] // 2
         scores, hits, weights = rows[:, :count], rows[:, count:-1] > 0, rows[:, -1]
         if count > 1 and isExclusive and not self.probabilities:
@@ -129,7 +129,7 @@ class RankingMetric(GatheredMetric):
         return (scores, hits, weights) if self.classes else (scores[:, -1:], hits[:, -1:], weights)
 
     def chances(self, scores: np.ndarray, isExclusive: bool) -> np.ndarray:
-        """The probabilities of scores.
+        """Return the probabilities of scores.
 
         Raises    DataError for a number that is not a probability
         """
@@ -154,7 +154,7 @@ class RankingMetric(GatheredMetric):
         return float(figures @ shares / shares.sum())
 
     def byClass(self) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        """(scores, hits, weights) of each class, of positions with a weight above 0; empty before the first."""
+        """Return (scores, hits, weights) of each class, for positions of weight above 0; an empty list without any."""
         if self.thresholds:
             counts = self.sums[int(self.isOneHot)]
             scores = np.repeat(np.arange(self.thresholds), 2).astype(np.float64)
@@ -168,8 +168,8 @@ class RankingMetric(GatheredMetric):
         return pieces if any(len(x) for x, *_ in pieces) else []
 
     def figure(self, scores: np.ndarray, hits: np.ndarray, weights: np.ndarray) -> float:
-        """The figure of one class from the score, the hit and the weight of each position."""
-        raise NotImplementedError(f"{type(self).__name__} is no figure: write figure(self, scores, hits, weights)")
+        """Return the figure of one class from the score of each position, whether it is a positive, and its weight."""
+        raise NotImplementedError(f"{type(self).__name__} has no figure: write figure(self, scores, hits, weights)")
 
     def doubt(self) -> str:
         pieces = self.byClass()
@@ -206,6 +206,6 @@ def logOdds(scores: np.ndarray) -> np.ndarray:
     odds = np.empty_like(scores)
     peak = scores[rows, best][:, None]
     e = np.exp(scores - peak)
-    odds[...] = scores - peak - np.log(np.maximum(e.sum(-1, keepdims=True) - e, 0.5))  # at least that of the best, 1
+    odds[...] = scores - peak - np.log(np.maximum(e.sum(-1, keepdims=True) - e, 0.5))  # the sum has the best, 1
     odds[rows, best] = scores[rows, best] - logSumExp(others)
     return odds

@@ -1,4 +1,4 @@
-"""Recall: of a class, the share that was taken for it."""
+"""Recall: the fraction of actual positives that are predicted."""
 
 from __future__ import annotations
 

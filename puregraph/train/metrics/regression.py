@@ -56,15 +56,15 @@ class _CentralSums(Metric):
         with np.errstate(divide="ignore", invalid="ignore"):
             means, products = self.sums[1:4], self.sums[4:] / n
             rounding = 8 * np.finfo(np.float64).eps * np.abs(means)
-            products[:3] *= products[:3] > rounding**2  # what rounding leaves of equal values is no variance
+            products[:3] *= products[:3] > rounding**2  # of equal values, only rounding errors are left
             return float(self.figure(*means, *products))
 
     def doubt(self) -> str:
         return "values that are all equal have no variance" if self.sums[0] and np.isnan(self.value()) else ""
 
     def figure(self, e: float, t: float, x: float, ee: float, tt: float, xx: float, xt: float) -> Any:
-        """The figure from the means of e, t and x, and the means of their squares and products about these."""
-        raise NotImplementedError(f"{type(self).__name__} is no figure: write figure(self, e, t, x, ee, tt, xx, xt)")
+        """Return the figure from the means of e, t and x, and their variances and covariance."""
+        raise NotImplementedError(f"{type(self).__name__} has no figure: write figure(self, e, t, x, ee, tt, xx, xt)")
 
 
 class _MeanSquare(Metric):

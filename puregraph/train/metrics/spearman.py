@@ -45,6 +45,6 @@ class Spearman(GatheredMetric):
 
 
 def meanRanks(values: np.ndarray) -> np.ndarray:
-    """Ranks from 0 on; equal values share the mean of theirs."""
+    """Return the ranks from 0 on; equal values have the mean of their ranks."""
     _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
     return (np.cumsum(counts) - (counts + 1) / 2)[inverse.reshape(-1)]

@@ -13,8 +13,8 @@ from puregraph.train.metrics.metric import Metric, labelled, size, total
 class TopK(Metric):
     """The share of labels that are among the `k` most likely classes; of equals the first is the more likely.
 
-    `axis`    where the classes are
-    `ignore`  the label that does not count; None: every one does
+    `axis`    the axis of classes
+    `ignore`  the label to ignore; None: every label counts
 
     Raises    ArgumentError for k below 1; DataError for predictions and targets that do not fit, for a label that
               is no class, and for k above the number of classes
