@@ -47,6 +47,7 @@ from puregraph.modules.parametrizations import (
     Standardised,
     WeightNorm,
 )
+from puregraph.modules.penalty import Penalty
 from puregraph.modules.pooling import (
     AvgPool1D,
     AvgPool2D,
@@ -174,6 +175,7 @@ __all__ = [
     "OneHot",
     "Or",
     "Pad",
+    "Penalty",
     "PairDot",
     "Position",
     "Power",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from puregraph.compile.trace.withcost import WEIGHT
+from puregraph.compile.trace.withcost import WEIGHT, penaltiesIn
 from puregraph.core.arguments import Text, optional, takes
 from puregraph.core.errors import ArgumentError, DataError, GraphError
 from puregraph.graph.graph import Graph
@@ -86,13 +86,13 @@ def addedUp(
 
 
 class PartLoss(Metric):
-    """The mean of one cost of a CostSum."""
+    """The mean of one cost of a CostSum, or with `isAdded` of what a module of the network adds to the cost."""
 
     better = "min"
 
-    def __init__(self, cost: Module, number: int, which: int, name: str):
+    def __init__(self, cost: Module, number: int, which: int, name: str, isAdded: bool = False):
         super().__init__(which, name)
-        self.cost, self.target = cost, number
+        self.cost, self.target, self.isAdded = cost, number, isAdded
 
     def share(self, prediction: Any, target: Any) -> tuple[float, float]:
         weight = float(countedIn(self.cost, target, len(target)))
@@ -138,6 +138,8 @@ def costFrom(cost: Module) -> Module:
 
 
 def partLosses(net: Graph, cost: Module) -> list[Metric]:
-    """Return the metrics of the costs of a CostSum, which follow the outputs of the network."""
+    """Return the metrics of the costs of a CostSum, then of penalties, which follow the outputs of the network."""
     first, costs = len(net.outputNames), getattr(cost, "costs", {})
-    return [PartLoss(part, i, first + i, f"{name} loss") for i, (name, part) in enumerate(costs.items())]
+    parts: list[Metric] = [PartLoss(part, i, first + i, f"{name} loss") for i, (name, part) in enumerate(costs.items())]
+    paths = penaltiesIn(net.steps()) if cost is not None else ()
+    return parts + [PartLoss(cost, 0, first + len(parts) + i, f"{path} loss", True) for i, path in enumerate(paths)]

@@ -136,8 +136,8 @@ class Objective:
         `isFirst`. If the cost is not finite, there is no update. `isAlways` compiles shapes at their first occurrence,
         because processes that see shapes in different order must do the same.
         """
-        count = len(self.net.outputNames) + len(self.names.target)
-        wanted = (True, *(slot in slots for slot in range(count)))
+        count = len(self.graph.steps(len(batch.data) + len(batch.target)).outputs)
+        wanted = (True, *(slot in slots for slot in range(count - 1)))
         options: dict[str, Any] = {"grads": "one", "updGrad": False, "wanted": wanted, "guarded": True}
         if isLone:
             return self.program(batch, optimizer=optimizer, **options)

@@ -16,6 +16,8 @@ from puregraph.graph.module import Module
 from puregraph.graph.pointwise import Pointwise
 from puregraph.modules import Constant, costs
 
+# whose gradient is not the derivative on purpose: see test_derived and test_penalty
+NOTDERIVED = (costs.Cost, modules.Penalty, modules.StopGradient)
 MODES = {"train": True, "eval": False}
 
 
@@ -25,8 +27,8 @@ def classesOf(package):
         found = importlib.import_module(file.name)
         for name, value in inspect.getmembers(found, inspect.isclass):
             isOwn = value.__module__ == found.__name__ and issubclass(value, Module) and name[0] != "_"
-            if isOwn and not issubclass(value, Derived) and value not in (costs.Cost, modules.StopGradient):
-                yield value  # parameters of others and what has no gradient on purpose: see test_derived
+            if isOwn and not issubclass(value, Derived) and value not in NOTDERIVED:
+                yield value  # parameters of others: see test_derived
 
 
 class Cube(Function):

@@ -8,12 +8,13 @@ from puregraph.core.errors import DataError, GraphError
 from puregraph.core.traversal import weakenReader
 from puregraph.graph import Graph
 from puregraph.graph.input import Input
+from puregraph.graph.node import Node
+from puregraph.graph.pointwise import Pointwise
 
 if TYPE_CHECKING:
     from typing import Any
 
     from puregraph.graph.module import Module
-    from puregraph.graph.node import Node
     from puregraph.graph.steps import Steps
 
 WEIGHT = "sampleWeight"  # the cost input that takes a weight for each sample
@@ -46,10 +47,31 @@ def withCost(net: Graph, cost: Any, inputs: int, targets: int, weighed: bool = F
         outputs = [(node, 0), *outputs, *[(node, 1 + i) for i in range(len(cost.parts))]]
     elif cost is not None:
         outputs = [cost.node(*outputs[: outputsFor(cost, len(outputs), len(wanted))], *wanted, *weight), *outputs]
-    graph = Graph([*data, *wanted, *weight], outputs)
+    kind = PenalizedGraph if cost is not None and penaltiesIn(output.module.steps(inputs)) else Graph
+    graph = kind([*data, *wanted, *weight], outputs)
     for node in graph.nodes:
         weakenReader(node)
     return graph
+
+
+class PenalizedGraph(Graph):
+    """A network and its cost, to which what modules inside add to it is added; these terms are the last outputs."""
+
+    def unfold(self, sizes: list[int]) -> Steps:
+        """The steps with one more, the sum."""
+        flat = super().unfold(sizes)
+        numbers = list(penaltiesIn(flat).values())
+        cost, *others = flat.outputs
+        total = Node(Pointwise(formula=" + ".join(f"c{i}" for i in range(len(numbers) + 1))))
+        flat.outputs = [*flat.add("total", total, (cost, *numbers)), *others, *numbers]
+        return flat
+
+
+def penaltiesIn(steps: Steps) -> dict[str, int]:
+    """By the path of each module that adds to the cost the number of that term, unless another step reads it."""
+    read = {n for step in steps.items for n in step.args[: step.inputs]}
+    terms = {step.path: step.outs[step.module.addedCost] for step in steps.items if step.module.addedCost}
+    return {path: n for path, n in terms.items() if n not in read}
 
 
 def inputsNamed(what: str, count: int, names: list[str], taken: set[str | None]) -> list[Node]:

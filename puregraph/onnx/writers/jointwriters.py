@@ -5,6 +5,7 @@ from __future__ import annotations
 from puregraph.autodiff.joint.remat import CotangentInput, Exposed, Outline, Parameter
 from puregraph.graph.backward import Accumulate, Gradient
 from puregraph.modules.costs import Cost
+from puregraph.modules.penalty import Penalty
 from puregraph.onnx.gradients.gradientregistry import ANYSIZE, GRADIENTS, loadGradients
 from puregraph.onnx.onnxwriter import OnnxStep, kindOf, writesOnnx
 from puregraph.onnx.rules.opensizes import forAnySize
@@ -22,7 +23,7 @@ def traced(step: OnnxStep) -> None:
         write(step)
 
 
-@writesOnnx(Cost)
+@writesOnnx(Cost, Penalty)
 def cost(step: OnnxStep) -> None:
     """The calls of the rule; data checks, such as of labels, are left out."""
     forAnySize(step, writeRule)

@@ -38,6 +38,7 @@ class Metric(ChecksKeywords):
     comparesValues = False  # True if predictions are compared with targets as numbers, so not logits
     target: int | None = None  # the index of its target, if other than `which`
     isWeighted = False  # True if it reads the sampleWeight of a Trainer or Validator
+    isAdded = False  # True if it is a term of the loss that no cost has
     gathered: tuple[str, ...] = ()  # names of arrays in state() that grow with the samples
 
     @takes(which=Natural, name=optional(Text))
