@@ -144,7 +144,7 @@ def useDevice(wanted: str) -> ExitStack:
 
     This holds for every thread. Arrays that exist stay where they are.
 
-    Raises: DeviceError with the choices, or with why no GPU can be used; the device in use then stays.
+    Raises    DeviceError listing the choices, or why no GPU can be used; the device then does not change
     """
     before = chooser.chosen
     chooser.chosen = chooser.choose(wanted if isinstance(wanted, str) else repr(wanted), f"useDevice({wanted!r})")

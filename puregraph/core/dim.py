@@ -251,7 +251,7 @@ class Dim(str):
     Formula: + - * // % with ints and Dims give a Dim, or an int where the symbols cancel: N - N is 0. `minimum` too.
     Order: `>=` and `>` hold unless refuted for all positive symbols, `<` and `<=` only when proven for all
     (so H >= 3 holds, H < 3 does not, and an upper limit is written `limit - H >= 0`).
-    Raises: ShapeError where the text is no expression, or has no symbol.
+    Raises    ShapeError if the text is not an expression, or has no symbol
     """
 
     __slots__ = ("terms",)

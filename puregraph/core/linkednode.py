@@ -52,7 +52,7 @@ class LinkedNode(ForeignAttributes):
         self.module = mod
         self.rename = name
         self.ruleName = rule
-        self.original: LinkedNode | None = None  # the node of a nested graph that this one stands for
+        self.original: LinkedNode | None = None  # the node of a nested graph that this one represents
         self.fwds: list[Link] = []
         self.bwds: list[Link] = []
         self.component: Any = None
@@ -79,7 +79,7 @@ class LinkedNode(ForeignAttributes):
 
     @property
     def rule(self) -> str | None:
-        """The name of the gradient rule that was asked for here; setting it holds from the next pass backward on."""
+        """The name of the gradient rule that was set for this node; a new one applies from the next backward pass."""
         node = self
         while node.original is not None:
             node = node.original

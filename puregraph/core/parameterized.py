@@ -158,8 +158,8 @@ class Parameterized(Versioned):
         "tf32"                 compiled steps may round float32 factors to ten fraction bits
         "float32"              full precision; all parameters become float32
         np.float16, np.float32, np.float64, "float64", ml_dtypes.bfloat16
-                               parameters and floating states get this dtype, wherever they are used, and so does in a
-                               graph what names its own dtype of floats, such as an Input, or a Cast that is not wider
+                               parameters and floating states get this dtype, wherever they are used; in a graph also
+                               modules that declare a dtype of floats, such as an Input, or a Cast that is not wider
 
         A precision is a permission: a CPU, or a graph that is not compiled, still computes in float32. Calling this on
         a graph sets all its modules; set a single module afterwards to make an exception.

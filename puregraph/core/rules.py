@@ -7,7 +7,7 @@
     4. the derivative of its `formula`
     5. an error that lists what was tried and what to write
 
-(A node that is a Graph never asks: it unfolds into its own nodes.)
+(A node that is a Graph needs no rule: it is replaced by its own nodes.)
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def registerRule(
 ) -> Callable:
     """Register a gradient rule `(module, grad, *arguments, *outputs[, needs])` for a type of module.
 
-    It is for all its nodes, or under a name for those that ask for it.
+    It is for all its nodes, or with a name for the nodes that name it.
 
     Raises    ValueError if a rule of that name is registered for that type already
     """

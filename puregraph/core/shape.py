@@ -72,7 +72,7 @@ def givenSizes(shape: Shape, name: str) -> list[Size] | None:
     """Return the elements of a one-dimensional input as the sizes of the output's axes; None if they are not known
     statically.
 
-    Raises: ShapeError if the input has another rank, or if its length is symbolic.
+    Raises    ShapeError if the input has another rank, or if its length is symbolic
     """
     need(shape is not None, f"an input {name}, or the same as an argument", "neither")
     need(len(shape) == 1 and not isinstance(shape[0], Dim), f"{name} of shape (rank,)", shape)
@@ -159,7 +159,7 @@ def asSize(size: Any) -> Size:
 def asShape(shape: Any) -> Shape:
     """Convert a user's shape to a tuple of ints and Dims.
 
-    Raises: ShapeError if it is not a tuple or list, or if a size is invalid.
+    Raises    ShapeError if it is not a tuple or list, or if a size is invalid
     """
     hint = f"write ({shape!r},) for one dimension" if isinstance(shape, (str, Integral)) else ""
     need(isinstance(shape, (tuple, list)), wanted=SHAPE, given=repr(shape), hint=hint)
@@ -205,7 +205,7 @@ def broadcast(*shapes: Sequence) -> Shape:
 
     Sizes that all depend on the data may be equal when it comes: their common size is None, to be known then.
 
-    Raises: ShapeError with all the shapes where two sizes differ and neither is 1.
+    Raises    ShapeError with all the shapes if two sizes differ and neither is 1
     """
     if len(shapes) == 1:
         return tuple(shapes[0])
@@ -229,7 +229,7 @@ def symbols(shape: Sequence) -> tuple[str, ...]:
 def bind(shape: Sequence, sizes: Mapping[str, Any], complete: bool = False) -> Shape:
     """The shape with sizes for symbols: bind(("N", "H//2"), {"N": 32, "H": 9}) is (32, 4).
 
-    Raises: ShapeError where a size becomes negative or, if `complete`, where a symbol is left.
+    Raises    ShapeError if a size becomes negative or, with `complete`, a symbol is left
     """
     values = {name: asSize(size) for name, size in sizes.items()}
     bound = tuple(read(size, values) if isinstance(size, str) else size for size in shape)
@@ -244,7 +244,7 @@ def window(size: Size, kernel: int, stride: int = 1, pad: int = 0, dilation: int
     """The length that a convolution or pooling leaves; `pad` counts both sides together.
 
     Formula: (size + pad - dilation * (kernel - 1) - 1) // stride + 1
-    Raises: ShapeError where the window does not fit once.
+    Raises    ShapeError if not even one window fits
     """
     extent = dilation * (kernel - 1) + 1
     need(size + pad >= extent, wanted=f"at least {extent - pad}", given=size, hint="the window is larger")
@@ -255,7 +255,7 @@ def transposed(size: Size, kernel: int, stride: int = 1, pad: int = 0, dilation:
     """The length that a transposed convolution makes; `pad` counts both sides together.
 
     Formula: (size - 1) * stride - pad + dilation * (kernel - 1) + outpad + 1
-    Raises: ShapeError where nothing is left.
+    Raises    ShapeError if nothing is left
     """
     length = (size - 1) * stride - pad + dilation * (kernel - 1) + outpad + 1
     need(length >= 1, wanted="a length of at least 1", given=length, hint=f"{size} is small for pad {pad}")
@@ -263,9 +263,9 @@ def transposed(size: Size, kernel: int, stride: int = 1, pad: int = 0, dilation:
 
 
 def normalAxis(axis: Any, rank: int, what: str = "axis") -> int:
-    """The axis counted from the first: -1 of rank 3 is 2.
+    """Return the axis counted from the first: 2 for -1 of rank 3.
 
-    Raises: ShapeError where it is no whole number, or out of range.
+    Raises    ShapeError if it is not a whole number, or out of range
     """
     whole = isinstance(axis, Integral) and not isinstance(axis, bool)
     wanted = f"{what} from {-rank} to {rank - 1}" if rank else f"a shape with dimensions for {what}"

@@ -1,4 +1,4 @@
-"""Augmented: batches of images that are mirrored and moved at random, anew in each epoch."""
+"""Augmented: batches of images that are mirrored and shifted at random, differently in each epoch."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ if TYPE_CHECKING:
 
 
 class Augmented:
-    """The batches of a training: shuffled images, of each its mirror image half of the time, and a random crop.
+    """The batches of a training: images in random order, each mirrored with probability 1/2 and cropped at random.
 
         images = ImageFolder("photos/train", size=64)
         trainer.train(Augmented(images, images.target, flip=True, crop=4), validation=held)
 
     `flip`      mirror half of the images, left to right
-    `crop`      pad the images with this many zeros on each side, and cut one of the old size out at a random position
-    `seed`      the same `seed` gives an epoch the same batches, whatever the batchsize does to their division, after a
-                checkpoint too
-    `dropLast`  whether a last batch that would be smaller is left out
+    `crop`      pad images with this number of zeros on each side, then crop the original size at a random position
+    `seed`      an epoch has the same images in the same order for the same `seed`, for any batchsize, and in a resumed
+                run
+    `dropLast`  True to leave out a last batch that would be smaller
 
     Shapes    images (n, c, h, w), target (n, ...)
     Source    He, Zhang, Ren, Sun 2016, arXiv:1512.03385, section 4.2
-    Raises    DataError unless the images have four axes, and there is a target for each, and with `dropLast` unless
-              they make a whole batch; ArgumentError for a `crop` from which on an image could be gone whole
+    Raises    DataError unless images have four axes and a target each, and with `dropLast` fill at least one batch;
+              ArgumentError for a `crop` that is not smaller than the sides of an image
     """
 
     @takes(flip=Flag, crop=Natural, seed=Natural, dropLast=Flag)
@@ -69,7 +69,7 @@ class Augmented:
         return self.count
 
     def __call__(self, epoch: int) -> Iterator[tuple[np.ndarray, list[Any]]]:
-        """The batches of an epoch, counted from 0 on."""
+        """Yield the batches of an epoch; the first epoch is 0."""
         rng = np.random.default_rng((self.seed, epoch))
         samples = len(self.images)
         order, flips = rng.permutation(samples), rng.random(samples) < 0.5
@@ -85,7 +85,7 @@ class Augmented:
 
 
 def cropped(images: np.ndarray, pad: int, offsets: np.ndarray) -> np.ndarray:
-    """Pad every image with zeros, and crop the original size at its offset."""
+    """Return images padded with zeros, and cropped to the original size, each at its offset."""
     *_, height, width = images.shape
     wide = np.pad(images, ((0, 0), (0, 0), (pad, pad), (pad, pad)))
     return np.stack([x[:, i : i + height, j : j + width] for x, (i, j) in zip(wide, offsets, strict=True)])

@@ -13,12 +13,12 @@ from puregraph.data.split import Pair, split
 
 
 def digits(part: float = 0.25, seed: int = 0) -> tuple[Pair, Pair]:
-    """((data, target), (data, target)) to train and to test: images (n, 1, 8, 8) from 0 to 1, labels (n,).
+    """Return ((data, target), (data, target)) to train and to test: images (n, 1, 8, 8) from 0 to 1, labels (n,).
 
     `part` of every class is held out to test, the same samples for the same `seed`.
 
     Source    Alpaydin, Kaynak 1998, Optical Recognition of Handwritten Digits, UCI repository (its test set)
-    Raises    DataError naming what to install, if scikit-learn is not there
+    Raises    DataError naming the package to install, if there is no scikit-learn
     """
     rows = digitRows()
     images = (rows[:, :64] / 16.0).astype(np.float32).reshape(-1, 1, 8, 8)

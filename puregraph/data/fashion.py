@@ -22,13 +22,13 @@ FILES = [(f"{part}-images-idx3-ubyte", f"{part}-labels-idx1-ubyte") for part in 
 
 
 def fashion(root: StrPath | None = None) -> tuple[Pair, Pair]:
-    """((data, target), (data, target)) to train and to test: images (n, 1, 28, 28) from 0 to 1, labels (n,).
+    """Return ((data, target), (data, target)) to train and to test: images (n, 1, 28, 28) from 0 to 1, labels (n,).
 
     The four IDX files, gzipped or not, are looked for in `root`; without it in $PUREGRAPH_DATA, in its folder
     `fashion-mnist`, and where the Debian package dataset-fashion-mnist puts them.
 
     Source    Xiao, Rasul, Vollgraf 2017, arXiv:1708.07747
-    Raises    DataError naming the folders, the package and the variable, or the file that is not as it must be
+    Raises    DataError naming the folders, the package and the variable if a file is missing; or an invalid file
 
     >>> try:
     ...     (data, target), (testData, testTarget) = fashion("nowhere")

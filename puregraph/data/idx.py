@@ -25,11 +25,11 @@ CHUNK = 1 << 20  # bytes read at a time: memory grows with what a file holds, no
 
 @takes(path=FilePath)
 def readIdx(path: Any) -> np.ndarray:
-    """The array in an IDX file, in this machine's byte order; a gzipped file is known by its first bytes.
+    """Return the array in an IDX file, in this machine's byte order; a gzipped file is recognised by its first bytes.
 
     Source    LeCun, Cortes, Burges 1998, THE MNIST DATABASE, "file formats"
-    Raises    DataError naming the file: not there, not IDX, an unknown dtype, other bytes than its shape takes, or
-              gzipped so small that it can only be meant to fill the memory
+    Raises    DataError naming the file if it is missing, not IDX, of an unknown dtype or another size than its shape,
+              or gzipped from far more bytes than numbers usually are, which would fill the memory
 
     >>> with open("labels-idx1-ubyte", "wb") as file:
     ...     count = file.write(bytes([0, 0, 8, 1, 0, 0, 0, 3, 7, 2, 1]))

@@ -21,15 +21,15 @@ Pair = tuple[Any, Any]
 def split(
     data: Any, target: AnyArray | None = None, part: float = 0.25, seed: int = 0, stratify: bool = True
 ) -> tuple[Pair, Pair]:
-    """((data, target), (data, target)) of what stays and of the `part` held out, each in its old order.
+    """Return ((data, target), (data, target)): the samples kept, and the `part` held out, each in the original order.
 
-    `stratify`  hold out this part of every class, to within one sample; `target` then holds classes. False draws from
-                all samples alike.
+    `stratify`  hold out this part of every class, up to rounding; `target` then holds classes. False draws from all
+                samples alike.
 
     Lists of arrays stay lists, dicts stay dicts. Tables, dicts of columns of text or DataFrames, stay tables, too, so
-    that a TableReader can be fitted to what stays.
+    that a TableReader can be fitted to the samples kept.
 
-    Raises    DataError if lengths differ, either side would be empty, or classes are wanted and `target` holds none
+    Raises    DataError if lengths differ, either side would be empty, or with `stratify` `target` holds no classes
     """
     if target is None:
         raise DataError(

@@ -21,8 +21,8 @@ class Derived(DerivedKind, Module):
 
     It is a Module without inputs whose rule gives the parameter; its own Params and States are those that are trained,
     stored and loaded (`fc.W.v`, `fc.W.g`). In a graph it is computed once in a pass, however many nodes read it, and
-    compiled with the step. Where a module is called by itself it is computed in each call. `bake()` of the module, or
-    of the graph, puts an array there instead.
+    compiled with the step. If a module is called outside a graph, it is computed in each call. `bake()` of the module,
+    or of the graph, replaces it by an array.
 
     A subclass is made from the Param that it replaces and from settings, which `super().__init__(**settings)` notes;
     `declare` makes its arrays from that Param.

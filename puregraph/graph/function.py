@@ -121,7 +121,8 @@ class Function(metaclass=FunctionType):
 
     @staticmethod
     def forward(*args: Any) -> Any:
-        """The output, or a tuple of outputs, from the inputs (after the context, unless `setup_context` is written)."""
+        """Return the output, or a tuple of outputs, from the context and inputs; without the context if there is a
+        `setup_context`."""
         raise NotImplementedError("a Function needs a static method forward(ctx, *inputs)")
 
     @staticmethod
@@ -136,7 +137,7 @@ class Function(metaclass=FunctionType):
 
     @classmethod
     def call(cls, ctx: Context, inputs: tuple, keywords: dict[str, Any] | None = None) -> Any:
-        """Run `forward` in either style."""
+        """Run `forward` with the context, or without it and then `setup_context`."""
         keywords = keywords or {}
         if cls.setup_context is Function.setup_context:
             return cls.forward(ctx, *inputs, **keywords)
@@ -276,7 +277,7 @@ def writeRefusal(error: ValueError, label: str, what: str) -> Exception:
 
 
 def outputsOf(function: type[Function], result: Any) -> tuple:
-    """The outputs that `forward` returned in a graph.
+    """Return the outputs of `forward` in a graph as a tuple, checked.
 
     Raises    PuregraphError for a list or another object that is no value, and for another number than has names
     """

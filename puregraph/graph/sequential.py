@@ -152,7 +152,7 @@ def moduleInstead(value: object) -> str:
 
 
 def warnOfRepeats(modules: ModuleList) -> None:
-    """Warn of a module without a name several times in a row, as `[Linear(3, 3)] * 3` makes it: it is one layer."""
+    """Warn of an unnamed module that is repeated, as in `[Linear(3, 3)] * 3`, which is one shared layer."""
     for one, other in pairwise(modules.items):
         if one is other and one.name is None and one.params:
             count = sum(module is one for module in modules.items)

@@ -70,7 +70,7 @@ def productGrad(grad, x, key, updates):
 
 
 def extremeGrad(grad, x, key, updates, y):
-    """All that are equal to the largest, or smallest, share the gradient evenly."""
+    """Return gradients: all elements and updates that equal the result share the gradient evenly."""
     isKept, isTaken = x == y, updates == y[key]
     count = isKept.astype(np.int64)
     np.add.at(count, key, isTaken.astype(np.int64))

@@ -261,8 +261,8 @@ def opened(
 ) -> Iterator[Any]:
     """Open a file, bytes, or arrays by name, to load from.
 
-    Without a format the content says which it is. Any error inside the block becomes a CheckpointError that names the
-    file.
+    Without a format, it is recognised by the content. Any error inside the block becomes a CheckpointError that names
+    the file.
     """
     isBytes = isinstance(source, (bytes, bytearray, memoryview))
     isMapping = isinstance(source, Mapping)

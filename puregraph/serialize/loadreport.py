@@ -19,7 +19,7 @@ class ArraySource:
     """A file that arrays are loaded from. A reader says how its names and the graph's differ; here they do not.
 
     `expected`  the name in the file that was looked for, by path in the graph
-    `unused`    arrays of the file that no path of the graph stands for, by their names in the file
+    `unused`    arrays of the file without a path in the graph, by their names in the file
     `ignored`   names in the file that a graph has no use for
     """
 
@@ -125,7 +125,7 @@ def describeArray(array: Any) -> str:
 
 
 def lacks(name: str, known: Mapping[str, object], expected: str | None = None) -> str:
-    """Say that a name is missing, and name similar ones."""
+    """Return a text that says that a name is missing, with similar names."""
     wanted = name if expected is None else expected
     near = [f"{quote(n)} {describeArray(known[n])}" for n in nearest(wanted, list(known), 2)] if known else []
     missing = "nothing of that name" if wanted == name else f"no {quote(wanted)}"

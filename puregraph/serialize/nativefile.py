@@ -91,7 +91,7 @@ def require(condition: bool, what: str, value: object) -> None:
 
 
 def isTexts(value: object) -> bool:
-    """A dict of texts to texts."""
+    """Return True for a dict of texts by text."""
     return isinstance(value, dict) and all(type(text) is str for text in value.values())
 
 

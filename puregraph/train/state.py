@@ -103,7 +103,7 @@ def freezing(net: Graph, saved: dict[str, Any]) -> Iterator[Callable[[], Any]]:
 
 
 def otherFreezing(trainer: Trainer, saved: dict[str, Any]) -> list[str]:
-    """Return a line if other modules or parameters were frozen in the saved run; otherwise an empty list."""
+    """Return a list of one line if other modules or parameters were frozen in the saved run, otherwise an empty one."""
     if not any(True for _ in freezing(trainer.net, saved)):
         return []
     names = saved["frozen"]["modules"] or saved["frozen"]["params"]
@@ -111,7 +111,7 @@ def otherFreezing(trainer: Trainer, saved: dict[str, Any]) -> list[str]:
 
 
 def otherCost(trainer: Trainer, saved: Mapping[str, object]) -> list[str]:
-    """Return a line if the saved run had another cost; otherwise an empty list."""
+    """Return a list of one line if the saved run had another cost, otherwise an empty one."""
     costName = type(trainer.cost).__name__
     known = saved.get("cost", costName)
     return [] if known == costName else [f"cost: the run had {known!s:.60}, it goes on with {costName}"]

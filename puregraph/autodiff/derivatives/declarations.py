@@ -61,7 +61,7 @@ def jvp(*functions: ArrayFunction) -> Callable[[Jvp], Jvp]:
 
     The rule is called only if at least one of the tangents is not None.
 
-    Raises    ValueError if one of them has a rule, or is no function that a rule would be asked for
+    Raises    ValueError if one of them has a rule already, or is not a function that can have one
 
     >>> cube = np.frompyfunc(lambda x: x**3, 1, 1)
     >>> @register_tangent(cube)

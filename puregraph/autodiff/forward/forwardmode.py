@@ -171,7 +171,7 @@ def basis(x: AnyArray) -> list[Any]:
 
 
 def stacked(columns: list[AnyArray], x: AnyArray) -> AnyArray:
-    """Columns side by side, in the shape of x behind their own."""
+    """Return columns as one array: the axes of a column, followed by those of x."""
     if not columns:
         raise AutoDiffException("wanted an array with at least one element, got none")
     whole = np.stack(columns, axis=-1)
@@ -265,7 +265,7 @@ def split(result: Any, level: int) -> tuple[Any, Any]:
 
 
 def valueOf(x: AnyArray, level: int) -> AnyArray:
-    """The value of a Dual of this level; anything else is one."""
+    """Return the value of a Dual of this level; any other value unchanged."""
     return x.value if isinstance(x, Dual) and x.level == level else x
 
 

@@ -175,7 +175,7 @@ def squeezed(function: ArrayFunction, x: Any, axis: Any = None) -> Any:
 
 @op(np.broadcast_to).perSample
 def broadcasted(function: ArrayFunction, x: Any, shape: Any) -> Any:
-    """Each sample seen in a larger shape."""
+    """Each sample broadcast to a larger shape."""
     shape = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
     full = x.batch.reshape(len(x.batch), *(1,) * (len(shape) - x.ndim), *x.shape)
     return Samples(function(full, (len(x.batch), *shape)))

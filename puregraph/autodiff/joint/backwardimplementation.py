@@ -61,17 +61,17 @@ class BackwardImplementation(ABC):
                 reverse = Pointwise(formula="dy * (1 - y * y)")  # its input y is the output y of the forward node
                 return reverse.node(), BackwardResult({"x": "y"}, {"y": "dy"})
 
-    Once registered it is found wherever a gradient is asked for: in `Graph.backward`, `BackwardGraph` and
-    `add_backward_pass`. Of several that can be applied the one for the nearest type counts, of one type that named
-    "default", else the first by name; a node that was made with `rule=name` takes the one of that name.
+    Once registered it is used by `Graph.backward`, `BackwardGraph` and `add_backward_pass`. Of several rules that can
+    be applied, that of the nearest type is used; of one type, that named "default", else the first by name. A node made
+    with `rule=name` uses the one of that name.
     """
 
     @classmethod
     def register(cls, node_type: type | None = None, op: str | None = None, name: str | None = None) -> Any:
         """Register a class for modules that are instances of `node_type`, or whose type is named `op`.
 
-        `op` may also be the operator of ONNX that nodes were read from, "Conv" or "Gemm". One that was read as several
-        nodes is none of them: it is their types that count.
+        `op` may also be the operator of ONNX that nodes were read from, "Conv" or "Gemm". An operator that was
+        read as several nodes does not match; the types of those nodes do.
 
         A decorator; called on a subclass, it registers that.
 

@@ -26,7 +26,7 @@ def is_grad_enabled() -> bool:
 
 
 class set_grad_enabled:  # noqa: N801 - torch's name
-    """Record operations from now on, or not; in `with set_grad_enabled(False):` for the block, as @ for a function.
+    """Switch the recording of operations on or off; as `with set_grad_enabled(False):` in a block, as @ in a function.
 
     >>> with set_grad_enabled(False):
     ...     print(is_grad_enabled())

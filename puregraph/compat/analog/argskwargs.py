@@ -52,7 +52,7 @@ class ArgsKwargs:
         """Wrap a callable's return value in ArgsKwargs.
 
         A dictionary is keyword values; a pair whose second is a dictionary is both; a tuple or list is positional
-        values; None is nothing; anything else, types of one's own that are dictionaries included, is one value.
+        values; None is nothing; anything else, including subclasses of dictionaries, is one value.
         """
         if isinstance(outputs, ArgsKwargs):
             return outputs

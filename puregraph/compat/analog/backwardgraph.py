@@ -28,8 +28,8 @@ class EditableBackwardGraph(InvertedGraph):
         y = graph(x)
         dx = bg(dy)                                     # parameters' gradients are added to Param.grad
 
-    Its nodes are those of the forward graph, each standing for its gradient rule, and AccumulateGrad where a node has
-    several readers. It need not be the forward graph's transpose: it can be written by hand, or edited.
+    Its nodes are those of the forward graph, each with its gradient rule, and AccumulateGrad where a node has several
+    readers. It need not be the forward graph's transpose: it can be written by hand, or edited.
 
         bg.add_connection(bg.OUTPUT, b, clip, a, bg.INPUT)      # `clip` on gradients; a layer between a and b skipped
         bg.replace(noise, BackwardIdentity())                   # straight through

@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 
 class BackwardModule:
-    """A node with a `backward` of its own.
+    """A node with its own `backward`.
 
     Around a `layer` it runs that forward and its own `backward` in place of the layer's gradient. Without one it is a
     node of a backward graph only, called with the gradients that reach it.
 
     A subclass writes `backward(self, *grads)`: one gradient per output in (None where there is none), one per input
-    out. It may ask for what the forward pass saw with keyword-only `inputs` and `outputs`, as ArgsKwargs.
+    out. Keyword-only arguments `inputs` and `outputs` receive those of the forward pass, as ArgsKwargs.
 
     >>> class Halved(BackwardModule):
     ...     def backward(self, *grads):
@@ -85,7 +85,7 @@ class BackwardIdentity(BackwardModule):
 
 
 class BackwardUsingForward(BackwardModule):
-    """dx = layer(dy): the gradients go through the layer itself, noise and all.
+    """dx = layer(dy): gradients are passed through the layer's forward function, including its random parts.
 
     >>> BackwardUsingForward(np.negative).backward(np.ones(2))
     array([-1., -1.])
@@ -96,7 +96,7 @@ class BackwardUsingForward(BackwardModule):
 
 
 class BackwardFunction(BackwardModule):
-    """dx = f(dy): the gradients go through a function of one's own.
+    """dx = f(dy): gradients are passed through any function.
 
     >>> sign = BackwardFunction(lambda grad: np.clip(grad, -1, 1), layer=np.sign)
     >>> sign.forward(np.array([-2.0, 3.0])), sign.backward(np.array([0.5, 9.0]))

@@ -36,7 +36,7 @@ class ForwardGraph(AcyclicDirectedGraph):
         dx = graph.backward(dy)
 
     A node is called with the values of edges to numbered slots, in their order, then with all others in the order of
-    their edges; keywords keep their names. A node that nothing feeds is called with nothing.
+    their edges; keywords keep their names. A node without incoming edges is called without arguments.
     """
 
     backward_type = Late("puregraph.compat.analog.backwardgraph", "EditableBackwardGraph")
@@ -223,7 +223,7 @@ class ForwardGraph(AcyclicDirectedGraph):
 def use_graph(
     forward: ForwardGraph, backward: EditableBackwardGraph, inputs: ArgsKwargs, is_training: bool, rank: int
 ) -> Used:
-    """Run a graph as a node: its outputs, and its backward graph as the way back."""
+    """Run a graph as a node. Returns its outputs, and a function that runs its backward graph."""
     records = forward._run(forward.INPUT, inputs, is_training)
 
     def pull(grads: ArgsKwargs, paramGrads: ParamGrads) -> ArgsKwargs:

@@ -96,8 +96,8 @@ class InvertedGraph(AcyclicDirectedGraph):
     def replace(self, old: Hashable, new: Any) -> Any:
         """Replace the gradient rule of a node by another: a BackwardModule, or any callable on gradients.
 
-        It is given what the node would have been, lined up with its outputs, and what it gives is taken for the
-        gradients of the node's inputs.
+        It is called with the gradients that the node would receive, one per output, and returns the gradients of the
+        node's inputs.
         """
         old = self.known(old)
         if isinstance(old, GraphEnum):

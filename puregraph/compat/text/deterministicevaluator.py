@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class DeterministicEvaluator(TextFunction):
     """score = reduction_fn([eval_fn(p, t), ...]), explanation: the quality of a prediction, and the reason in words.
 
-    `prediction`, `target`   a text each, or lists of one length; of lone ones the score is `eval_fn(p, t)` itself
+    `prediction`, `target`   a text each, or lists of one length; of single ones the score is `eval_fn(p, t)` itself
     `eval_fn_purpose`        what `eval_fn` measures, in words
     `success_fn`             takes the list of scores: True where nothing needs to change
     `reduction_fn`           makes one score of a list of them; None keeps the list

@@ -15,7 +15,7 @@ from puregraph.graph.function import Context, Function, Keyword
 
 
 class TextFunction(Function):
-    """An operation on text. On a tape it takes and gives Variables with roles, in a graph the bare values.
+    """An operation on text. On a tape it takes and returns Variables with roles, in a graph the bare values.
 
     `forward` and `backward` are class methods, so that a subclass can change the templates that they use.
 
@@ -126,7 +126,7 @@ def refuse(what: str, wanted: str, values: Iterable[object]) -> None:
 
 
 def need_text(answer: object) -> str:
-    """An answer of a model, if it is one.
+    """Return a model's answer, after checking that it is a text.
 
     Raises    AutoDiffException for anything but a text
     """

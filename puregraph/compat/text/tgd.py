@@ -22,7 +22,7 @@ class TGD:
 
     `params`        Variables of text that require gradients
     `model_client`  any callable `client(messages, **options)` that returns the new text, alone or in <NEW>...</NEW>
-    `momentum`      how many steps back feedback is shown again
+    `momentum`      the number of past steps whose feedback is shown again
     `constraints`   texts: rules that every new text must follow
     `messages`      in place of `template`; the fields are {role}, {text}, {feedback}, {past} and {constraints}
 

@@ -21,7 +21,7 @@ def DaceModule(module: Any, dummy_inputs: Any = None, backward: bool = False, in
     Its parameters are copies, under the names of `fromTorch(module, dummy_inputs)`.
 
     Source    DaceML's daceml.pytorch.DaceModule
-    Raises    ArgumentError without inputs, and for the name of no input; GraphError as `fromTorch` does
+    Raises    ArgumentError without inputs, and for a name that is not an input; GraphError as `fromTorch` does
 
     >>> net = DaceModule(torch.nn.Linear(3, 2), torch.ones(5, 3), backward=True)    # doctest: +SKIP
     >>> net(torch.ones(5, 3)).sum().backward()                                      # doctest: +SKIP

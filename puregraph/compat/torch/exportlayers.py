@@ -328,7 +328,7 @@ def maxPool(
 
 @aten("max_pool2d_with_indices", "max_pool3d_with_indices")
 def maxPoolIndices(r: ExportReader, x: Operand, *rest: object) -> list[NodeValue]:
-    """A max pooling whose indices nobody reads."""
+    """A max pooling; its indices are not made."""
     return [maxPool(r, x, *rest)]
 
 

@@ -94,7 +94,7 @@ LOGIC |= {"bitwise_and": And, "bitwise_or": Or, "bitwise_xor": Xor}
 
 
 def unary(make: Callable[[], object]) -> Rule:
-    """A row of one input."""
+    """Return the rule of an operation with one input."""
     return lambda r, x, *rest, **options: r.make(make(), x)
 
 
@@ -394,7 +394,7 @@ def cumsum(r: ExportReader, x: Operand, axis: int, dtype: torch.dtype | None = N
 
 @aten("all.dim", "any.dim", "all", "any", "any.dims")
 def allOrAny(r: ExportReader, x: Operand, axes: int | Sequence[int] | None = None, keepdims: bool = False) -> NodeValue:
-    """Whether all or any elements are true."""
+    """True if all, or any, elements are true."""
     kind = Min if r.operation == "all" else Max
     return r.cast(r.make(kind(axesOf(axes), keepdims=keepdims), r.cast(r.cast(x, bool), np.int64)), bool)
 

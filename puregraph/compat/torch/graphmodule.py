@@ -32,8 +32,8 @@ def asModule(graph: Any, isCompiled: bool = True) -> Any:
     `isCompiled`  compile forward and backward passes for each shape, mode and choice of gradients
 
     An optimizer of torch updates the graph, and the graph's files load into the module. Names in `state_dict` are the
-    graph's paths. `train()` and `eval()` set the graph's mode; parameters have gradients in both. Gradients and second
-    derivatives of inputs and parameters are torch's to ask for. `module.graph` is the graph; do not change its nodes.
+    graph's paths. `train()` and `eval()` set the graph's mode; parameters have gradients in both. torch can compute
+    gradients and second derivatives of inputs and parameters. `module.graph` is the graph; do not change its nodes.
 
     Raises    DataError, ShapeError, DtypeError when called on tensors that do not fit; DeviceError when it is moved;
               PuregraphError in a backward pass, if a parameter that it reads or a mode was changed since

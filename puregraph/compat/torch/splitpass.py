@@ -44,12 +44,12 @@ class KeepingGraph(FreeingGraph):
 class SplitPass:
     """Gradients of some inputs and parameters of a graph, in the current modes of its modules.
 
-    `needs`    for each input, then for each of `params`, whether its gradient is wanted
+    `needs`    for each input, then for each of `params`, True if its gradient is wanted
     `check`    checks the inputs of the forward pass
     `read`     the parameters that the backward pass reads
     `returned` indices of the outputs that the backward pass reads, in the caller's memory
 
-    Several forward passes may precede their backward passes: what one keeps is returned.
+    Several forward passes may precede their backward passes: each returns the values that its backward pass needs.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
-"""Budget: limits on the work that an untrusted file may cause, so that a small file cannot ask for much.
+"""Budget: limits on the work that an untrusted file may cause, so that a small file cannot cause much.
 
 Each limit grows with the size of the file. Counts give the same answer on every machine. The time limit is a last
-resort, and counts this thread alone.
+resort, and counts only this thread's time.
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ class Deferred:
             raise
 
     def hear(self, number: int, frame: FrameType | None) -> None:
-        """Note a signal."""
+        """Record a signal."""
         self.heard.append(number)
 
     def __exit__(self, *error: object) -> None:

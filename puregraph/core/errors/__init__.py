@@ -7,12 +7,12 @@ PuregraphError
   DtypeError (TypeError)         a value has another dtype than a node takes, or the graph computes in
   FormulaError (ValueError)      a pointwise expression cannot be read or differentiated
   AutoDiffException (RuntimeError)  no gradient rule, or no forward pass to differentiate
-  DeviceError (RuntimeError)     a device was asked for that is not there
+  DeviceError (RuntimeError)     a requested device is not available
   UnknownAttributeError (AttributeError)  an attribute was set that has no effect
   DataError (ValueError)         a data set, batch or metric cannot be used as given
   CheckpointError (OSError)      a file cannot be saved, or must not be loaded
 
-GraphWarning (UserWarning)       something was left out of a graph on purpose, or will run and hardly as it was meant
+GraphWarning (UserWarning)       something was left out of a graph, or will run but probably not as intended
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class AutoDiffException(PuregraphError, RuntimeError):  # noqa: N818 - the name 
 
 
 class DeviceError(PuregraphError, RuntimeError):
-    """A device was asked for that is not there."""
+    """A requested device is not available."""
 
 
 class DataError(PuregraphError, ValueError):
@@ -112,7 +112,7 @@ class NotFiniteError(PuregraphError):
 
 
 class GraphWarning(UserWarning):
-    """Something was left out of a graph on purpose, or will run and hardly as it was meant.
+    """Something was left out of a graph, or will run but probably not as intended.
 
     >>> import warnings
     >>> x = Input(name="x").node()

@@ -29,7 +29,7 @@ def warnUser(text: str, category: type[Warning]) -> None:
 
 
 def userFrame() -> Any:
-    """The innermost frame that is no code of puregraph's."""
+    """Return the innermost frame outside of puregraph's code."""
     frame: Any = currentframe()
     while frame.f_code.co_filename.startswith((PACKAGE, *BETWEEN)) and frame.f_back is not None:
         frame = frame.f_back

@@ -3,7 +3,7 @@
     user block   "puregraph checkpoint 1", the file's length, where the manifest is, its crc32, and one over these lines
     structure    the HDF5 that `hdf.Layout` makes of the arrays' names, shapes and dtypes
     arrays       contiguous, little-endian, aligned
-    manifest     the last array: JSON with name, shape, dtype and crc32 of every other one, and what the file is about
+    manifest     the last array: JSON with name, shape, dtype and crc32 of every other one, and all other contents
 
 So each byte is verified once: by a crc32, or by its only possible value. Reading does not use HDF5's own library;
 h5py, h5dump and other programs can open the file as usual. Equal content gives equal bytes.

@@ -15,7 +15,7 @@ Span = tuple[int, int]
 
 
 class TreeSum:
-    """Sum arrays of `size` elements, one for each grain, as a binary tree: each half of the grains is summed by itself.
+    """Sum arrays of `size` elements, one for each grain, as a binary tree: the sum is that of the sums of two halves.
 
     Each process adds the subtrees of its grains. Then process r receives these sums for the r-th shard of the array,
     adds them in the shape of the tree (reduce-scatter), and sends its shard to all (all-gather). If the grains divide

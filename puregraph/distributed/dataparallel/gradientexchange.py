@@ -70,7 +70,7 @@ class GradientExchange:
         return Sharding(world, rows, offsets, self.buckets.cuts[-1])
 
     def add(self, learn: Callable[[int], list[Any] | None]) -> None:
-        """Sum the gradients that `learn(grain)` returns for this process's grains; None if it has handed them over."""
+        """Sum the gradients of this process's grains. `learn(grain)` returns them, or None if it handed them over."""
 
         def leaf(grain: int, into: BucketRow) -> None:
             self.into = into
@@ -97,7 +97,7 @@ class GradientExchange:
 
     @contextmanager
     def leaving(self, grain: int, isFirst: bool, isLast: bool) -> Iterator[None]:
-        """Let the step inside the block hand its gradients over in buckets, with `isPassing` or as this process's last.
+        """In the block, a step hands its gradients over in buckets, if `isPassing` or it is this process's last step.
 
         `isFirst`, `isLast`  True if it is the first or last step of the grain
         """

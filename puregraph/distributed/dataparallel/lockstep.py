@@ -154,7 +154,7 @@ class LockStep:
         return self.alone[key]
 
     def piecesFor(self, graph: Graph, arrays: list[Any], isAsked: bool) -> GrainPieces:
-        """The pieces for a grain of such arrays; a graph is always asked for the same."""
+        """Return the GrainPieces for arrays of these shapes and dtypes, made once for each."""
         key = keyOf(graph, arrays)
         if key not in self.pieces:
             if len(self.pieces) >= MOST:

@@ -27,7 +27,7 @@ class MetricExchange:
         self.renew()
 
     def renew(self) -> None:
-        """Forget the arrays of the last step."""
+        """Drop the arrays of the last step."""
         self.arrays: dict[str, np.ndarray] = {}  # by name, grain and number of the batch
 
     def sums(self) -> Iterator[tuple[Any, str, Any]]:

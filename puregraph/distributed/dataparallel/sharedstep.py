@@ -290,7 +290,7 @@ class SharedStep:
         optimizer.measured = self.norm
         try:
             if self.sharded is not None:
-                optimizer.zeroGradParams()  # these gradients are of this process's grains alone
+                optimizer.zeroGradParams()  # gradients of only this process's grains
                 params = [self.source(param) for param, isReached in zip(self.params, reached) if isReached]
                 self.sharded.run(self.rowSums(), set(map(id, params)))
             else:

@@ -69,7 +69,7 @@ def launch(options: Any) -> int:
             removeFiles(folder, launched.memory)
 
 
-OWNGROUP: dict[str, Any] = {} if os.name == "nt" else {"start_new_session": True}  # Ctrl-C is then for us alone
+OWNGROUP: dict[str, Any] = {} if os.name == "nt" else {"start_new_session": True}  # then only this process gets Ctrl-C
 
 
 def processesOf(options: Any) -> tuple[int, str | None]:

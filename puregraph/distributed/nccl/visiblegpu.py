@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-VISIBLE = "CUDA_VISIBLE_DEVICES"  # which CUDA reads when it begins
+VISIBLE = "CUDA_VISIBLE_DEVICES"  # CUDA reads it only when it is initialised
 
 
 def takeOwnGpu(local: int, locals: int, devices: Path = Path("/dev")) -> None:

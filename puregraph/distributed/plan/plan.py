@@ -31,7 +31,7 @@ class Plan:
     `keeps`   the elements of state for each weight
     `params`  the trained parameters; `dtype`: of their sums
 
-    Raises    ArgumentError without a batch in numbers, and for a cluster that no machine is
+    Raises    ArgumentError without a batch in numbers, and for an impossible cluster
     """
 
     def __init__(self, graph: Graph, shapes: Sequence[Any], cluster: Cluster, optimizer: Any):

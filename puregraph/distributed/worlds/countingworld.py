@@ -54,7 +54,7 @@ class CountingWorld(World):
         return sum(call.seconds for call in self.calls)
 
     def count(self, name: str, nbytes: float, rounds: int) -> Pending:
-        """Note a collective that sends n bytes in some rounds."""
+        """Record a collective that sends n bytes in a number of rounds."""
         seconds = rounds * self.link.latency + nbytes / self.link.bandwidth
         self.calls.append(Collective(name, round(nbytes), seconds))
         return OVER

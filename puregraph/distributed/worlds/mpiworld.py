@@ -289,7 +289,7 @@ def initialised() -> Any:
 
 
 def refuseForeign(library: str) -> None:
-    """Refuse a process that the launcher of another MPI has started, where each process would have rank 0 of 1.
+    """Refuse a process started by the launcher of another MPI, with which each process would have rank 0 of 1.
 
     Raises    PuregraphError with the command that would work
     """

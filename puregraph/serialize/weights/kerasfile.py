@@ -133,7 +133,7 @@ def attributesNamed(hdf: HdfFile, *paths: str) -> dict[str, str]:
 
 
 def numbered(path: str) -> list[Any]:
-    """The key by which paths are sorted: vars/10 stands behind vars/2, dense_10 behind dense_2."""
+    """Return the key by which paths are sorted: vars/10 comes after vars/2, dense_10 after dense_2."""
     return [int(part[:18]) if i % 2 else part for i, part in enumerate(re.split(r"([0-9]+)", path))]
 
 

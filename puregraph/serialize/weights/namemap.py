@@ -92,12 +92,12 @@ class NameRow:
 class NameMap:
     """Rows of (names in the file, paths in the graph), read in order, and the layout of the file's layers.
 
-    A row names modules, and then stands for all their arrays, or single arrays. `{i}` is a part of a name, `{i+1}` a
+    A row names single arrays, or modules, and then is for all their arrays. `{i}` is a part of a name, `{i+1}` a
     number that is larger by one, `*` any part with dots. Several names for one path are concatenated, several paths for
     one name split. A third entry is a transform, which replaces the layout's. Other names pass as they are.
 
     `layout`    "torch" (a Linear is stored as (out, in), under `weight` and `bias`), "keras", or None: as in the graph
-    `optional`  what all names in the file may begin with, or not
+    `optional`  a prefix that the names in a file may have or lack
     `ignored`   patterns of names that a graph has no use for
 
     Raises    ArgumentError for patterns that cannot be read both ways
@@ -213,7 +213,7 @@ def rowLink(row: NameRow, holes: Holes, suffixes: Iterable[str], group: ArrayGro
 
 
 def groupsOf(module: Module, layout: str | None) -> list[ArrayGroup]:
-    """The arrays of a module as a layout stores them, and those that it does not know as they are."""
+    """Return the arrays of a module in groups as a layout stores them, and single arrays that it does not know."""
     groups = [] if layout is None else import_module(LAYOUTS[layout]).layout(module)
     known = {name for group in groups for name in group.arrays}
     others = [name for name in (*module.params, *module.states) if name not in known]

@@ -23,7 +23,7 @@ NARROW: dict[str, np.dtype] = {  # the unsigned integers that hold their bits
 
 
 def storedType(dtype: str) -> np.dtype:
-    """Return numpy's dtype of the elements of a file that have this dtype: of their bits, where numpy has none."""
+    """Return the numpy dtype in which a file's elements of a dtype are read: integers of its bits if numpy has none."""
     return NARROW.get(dtype) or np.dtype(dtype)
 
 

@@ -81,7 +81,7 @@ def readHeader(data: FileBytes) -> tuple[dict[str, Any], int]:
         raise CheckpointError(f"its header has {length:,} bytes, too many for a file of {data.size:,}")
     text = data.bytesAt(PREFIX, length)
     try:
-        if not text.startswith(b"{") or b"\0" in text:  # which json takes for UTF-16
+        if not text.startswith(b"{") or b"\0" in text:  # with \0, json would decode it as UTF-16
             raise ValueError("it is not a text that begins with {")
         header = loads(text)
     except ValueError as error:

@@ -61,7 +61,7 @@ class StateDict:
                 self.metadata[path] = list(value)
 
     def visit(self, depth: int) -> None:
-        """Count a value."""
+        """Count a visit of a value. Raises CheckpointError for too many, or too deep ones."""
         self.visits -= 1
         if self.visits < 0 or depth > DEPTH:
             raise CheckpointError("its dicts and lists are nested too deep, or hold each other too often")

@@ -101,7 +101,7 @@ def rebuildTyped(
     dtype: Any,
     flags: Any = None,
 ) -> TensorEntry:
-    """A tensor of its own dtype."""
+    """A tensor of the dtype `dtype`, in any storage."""
     if flags and any(flags.values()):
         raise CheckpointError("it holds a negative or conjugate view of a tensor; save tensor.clone() instead")
     if not isinstance(storage, StorageEntry) or dtype not in DTYPES:
@@ -117,7 +117,7 @@ def rebuildParameter(tensor: Any, *settings: Any) -> TensorEntry:
 
 
 def rebuildFromType(function: Any, kind: object, arguments: Any, state: Any) -> TensorEntry:
-    """The tensor of a subclass without data of its own, which is rebuilt by another function of these."""
+    """The tensor of a subclass, rebuilt by calling one of these functions."""
     return rebuildParameter(callNamed(function, arguments))
 
 

@@ -72,7 +72,7 @@ def single(
     forward: Callable[[np.ndarray], np.ndarray],
     back: Callable[[np.ndarray], np.ndarray],
 ) -> Transform:
-    """A transform of each array by itself."""
+    """Return a Transform that converts each array separately."""
     return Transform(
         text,
         lambda shapes, count: [shape(s) for s in shapes],

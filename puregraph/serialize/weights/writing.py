@@ -82,9 +82,9 @@ def writeWeights(
     metadata: dict[str, str] | None = None,
     dtype: str | None = None,
 ) -> None:
-    """Write arrays by name as `.safetensors`, or as `.npz` of numpy; what the path ends with decides.
+    """Write arrays by name as `.safetensors`, or as `.npz` of numpy, by the suffix of the path.
 
-    `arrays`    numpy's or CuPy's, or those of `readWeights`, each of which is read when its turn comes
+    `arrays`    numpy's or CuPy's, or those of `readWeights`, each of which is read only when it is written
     `metadata`  texts for the header of a safetensors file
     `dtype`     store floats as float64, float32, float16, bfloat16, float8_e4m3fn or float8_e5m2; None: as they are
 
@@ -122,7 +122,7 @@ def described(name: Any, array: Any, dtype: str | None) -> WrittenArray:
 
 
 def writeSafetensors(file: BinaryIO, rows: list[WrittenArray], metadata: dict[str, str]) -> None:
-    """Write a header in the order of the arrays, and the arrays by falling size of their elements: all are aligned."""
+    """Write a header in the order of the arrays, and the arrays by decreasing element size, so that all are aligned."""
     begins, at = {}, 0
     ordered = sorted(rows, key=lambda row: -storedType(row.dtype).itemsize)
     for row in ordered:

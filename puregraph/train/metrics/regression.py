@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class _CentralSums(Metric):
-    """A figure of the weight n, the means of e = x - t, t and x, and the sums of squares and products about them.
+    """A figure from the weight n, the means of e = x - t, t and x, and the sums of squares and products about them.
 
     Sums of two parts are joined without subtracting large sums, so that a mean far from 0 costs no digits.
 

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 
 def use(node: Hashable, inputs: ArgsKwargs, is_training: bool, rank: int) -> Used:
-    """Run a node: its outputs, and how gradients get through it.
+    """Run a node. Returns its outputs, and a way to compute gradients through it.
 
-    A puregraph Module or Function brings its rule; anything else with a `backward` is asked for that; a graph runs
+    A puregraph Module or Function has its rule; of any other object with a `backward` that is called; a graph runs
     its own backward graph; any other callable is recorded on a tape.
     """
     module = node.module if isinstance(node, (Node, Occurrence)) else node

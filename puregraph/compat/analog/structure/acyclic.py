@@ -23,7 +23,7 @@ class AcyclicDirectedGraph(LabelledGraph):
     """A graph of callables: modules, Functions, plain functions, graphs. A node is known by its identity.
 
     Its plan, a flat list, is made when it is first needed, and again after an edit; `compile(is_static=False)` makes a
-    new one for each pass. Nodes may be given by name wherever they stand in the graph already.
+    new one for each pass. A node that is in the graph may also be passed by its name.
 
     >>> graph = ForwardGraph()                             # a graph that runs is one of its subclasses
     >>> _ = graph.add_connection(graph.INPUT, np.tanh, np.negative, graph.OUTPUT)
@@ -231,7 +231,7 @@ class AcyclicDirectedGraph(LabelledGraph):
         return path
 
     def render(self, filename: str | Path = "graph", directory: str | Path | None = None, format: str = "") -> Path:
-        """Draw this graph into a file and return its path: as `format`, else as the name ends, else as svg.
+        """Draw this graph into a file and return its path: in `format`, by default that of the path's suffix, or svg.
 
         `format`    svg, png, html or dot
 

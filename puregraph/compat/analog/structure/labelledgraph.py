@@ -78,9 +78,9 @@ class LabelledGraph:
         out_arg: Any = None,
         out_kwarg: Any = None,
     ) -> Any:
-        """Hand values of `source` to `target`: which (`in_*`), and where in its call (`out_*`).
+        """Add an edge that passes values of `source`, selected by `in_*`, to arguments of `target`, `out_*`.
 
-        An edge that is there already is not doubled. A second edge from the same source to the same slot replaces the
+        An existing edge is not added again. A second edge from the same source to the same slot replaces the
         first.
 
         Raises    GraphError for parameters that do not fit together, or a slot that another node fills

@@ -1,7 +1,7 @@
 """Layers of Keras: the arrays that each layer has, in the names of `.h5` (dense/kernel) and `.weights.h5` (vars/0).
 
 A kernel has its channels last: (h, w, in, out) for a convolution. A Dense behind a Flatten reads pixels before
-channels, which `flattened(h, w, channels)` changes. Gates of a GRU stand as z, r, h; it fits ours with
+channels, which `flattened(h, w, channels)` changes. Gates of a GRU are in the order z, r, h; it fits ours with
 reset_after=True, the default. BatchNorm and LayerNorm have an epsilon of 1e-3 by default, ours 1e-5: give ours 1e-3.
 
 Source    the Keras reference, keras.layers: build methods and their order of variables
