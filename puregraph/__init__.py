@@ -52,14 +52,18 @@ from puregraph.serialize.checkpoint import loadGraph as load
 from puregraph.serialize.classnames import registerModule
 from puregraph.testing.check import CheckError, checkGraph, checkModule
 from puregraph.train import (
+    BLEU,
+    CER,
     F1,
     MAE,
     MAPE,
     R2,
     RMSE,
+    WER,
     Accuracy,
     AveragePrecision,
     Calculator,
+    CalibrationError,
     Callback,
     Checkpoint,
     Confusion,
@@ -72,6 +76,7 @@ from puregraph.train import (
     Kappa,
     LogLoss,
     Matthews,
+    MeanAveragePrecision,
     MeanIoU,
     Metric,
     Pearson,
@@ -96,6 +101,11 @@ install()
 del checkNames, install
 
 __all__ = [
+    "BLEU",
+    "CER",
+    "CalibrationError",
+    "MeanAveragePrecision",
+    "WER",
     "AveragePrecision",
     "LogLoss",
     "Perplexity",

@@ -30,13 +30,17 @@ from puregraph.train.history import History
 from puregraph.train.interrupt import Interrupt
 from puregraph.train.meters import Meters, Waiting
 from puregraph.train.metrics import (
+    BLEU,
+    CER,
     F1,
     MAE,
     MAPE,
     R2,
     RMSE,
+    WER,
     Accuracy,
     AveragePrecision,
+    CalibrationError,
     ClassCounts,
     Confusion,
     DiceScore,
@@ -44,6 +48,7 @@ from puregraph.train.metrics import (
     Kappa,
     LogLoss,
     Matthews,
+    MeanAveragePrecision,
     MeanIoU,
     Metric,
     Pearson,
@@ -63,6 +68,11 @@ from puregraph.train.trainer import Trainer
 from puregraph.train.validator import Validator
 
 __all__ = [
+    "BLEU",
+    "CER",
+    "CalibrationError",
+    "MeanAveragePrecision",
+    "WER",
     "AveragePrecision",
     "LogLoss",
     "Perplexity",

@@ -105,6 +105,21 @@ def test_a_confusion_is_a_table_with_the_names_of_its_classes():
         confusion.plot(names=["cat"])
 
 
+def test_a_confusion_as_fractions_says_which_axis_is_actual_and_which_predicted():
+    confusion = Confusion(2)
+    confusion.update(np.array([[2.0, 1.0], [0.0, 1.0], [0.0, 1.0]]), np.array([0, 1, 0]), np.array([1.0, 2.0, 3.0]))
+    chart = confusion.plot(over="actual")
+    assert [line.split() for line in str(chart).splitlines()][1:] == [["0", "0.25", "0.75"], ["1", "0", "1"]]
+    assert [line.split() for line in str(confusion.plot()).splitlines()][1:] == [["0", "1", "3"], ["1", "0", "2"]]
+    with pytest.raises(ArgumentError, match="over as one of 'actual', 'predicted', 'all'"):
+        confusion.plot(over="rows")
+    figure = pytest.importorskip("matplotlib.figure").Figure()
+    chart.drawOn(figure)
+    axes = figure.axes[0]
+    assert (axes.get_ylabel(), axes.get_xlabel()) == ("actual", "predicted")
+    assert [text.get_text() for text in axes.texts] == ["0.25", "0.75", "1"]
+
+
 def test_a_schedule_is_plotted_to_its_end_or_over_a_given_length_and_stays_as_it_is():
     cosine = Cosine()
     assert "999" in str(cosine.plot(1000)) and cosine.total is None

@@ -51,7 +51,7 @@ def test_every_public_method_is_on_the_page_of_its_class_or_of_a_base(source):
     assert not missing, sorted(missing)
     for page, call in {
         "History": "plot(path)",
-        "Confusion": "plot(path, names)",
+        "Confusion": "plot(path, names, over)",
         "Graph": "draw(",
         "Schedule": "plot(",
     }.items():
