@@ -197,8 +197,7 @@ class Orthogonal(Derived):
     def cayley(self, X: Any) -> tuple[Any, Any]:
         """I - A / 2, and (I - A / 2)^-1 (I + A / 2)."""
         n, k = X.shape
-        lower = np.zeros((n, n), X.dtype)
-        lower[:, :k] = np.tril(X, -1)
+        lower = squared(X * np.tri(n, k, -1, X.dtype))
         half = (lower - lower.T) / 2
         eye = np.eye(n, dtype=X.dtype)
         return eye - half, np.linalg.solve(eye - half, eye + half)
@@ -212,10 +211,14 @@ class Orthogonal(Derived):
         n, k = X.shape
         kind, X, Q = X.dtype, widen(X), widen(Q)
         minus, mapped = self.cayley(X)
-        full = np.zeros((n, n), X.dtype)
-        full[:, :k] = self.tall(grad)
-        right = np.linalg.solve(minus.T, Q.T @ full) @ (mapped + np.eye(n, dtype=X.dtype)).T / 2
-        return np.tril((right - right.T)[:, :k], -1).astype(kind), None
+        right = np.linalg.solve(minus.T, Q.T @ squared(self.tall(grad))) @ (mapped + np.eye(n, dtype=X.dtype)).T / 2
+        return ((right - right.T)[:, :k] * np.tri(n, k, -1, X.dtype)).astype(kind), None
+
+
+def squared(matrix: Any) -> Any:
+    """The matrix with columns of 0 until it is square."""
+    n, k = matrix.shape
+    return np.concatenate([matrix, np.zeros((n, n - k), matrix.dtype)], axis=1)
 
 
 class LoRA(Derived):

@@ -1,9 +1,12 @@
 """Parameters that modules compute, and parameters that nodes are handed."""
 
+import copy
+
 import numpy as np
 import pytest
 
 from puregraph import MSE, SGD, Adam, Conv2D, Graph, Input, Linear, Relu, Sequential, Tanh, Trainer, load, seed, summary
+from puregraph.autodiff import jvp, per_sample_gradients, vjp
 from puregraph.core.errors import ArgumentError, GraphError, ShapeError
 from puregraph.core.param import Param
 from puregraph.modules import FakeQuantise, LoRA, Masked, Orthogonal, SpectralNorm, Standardised, WeightNorm
@@ -170,49 +173,77 @@ def test_the_gradient_of_a_shared_one_is_that_of_all_its_readers():
 
 
 @pytest.mark.peers
+@pytest.mark.parametrize("shape", [(6, 6), (6, 4), (4, 6)])
 @pytest.mark.parametrize("kind", ["WeightNorm", "SpectralNorm", "Orthogonal"])
-def test_twenty_steps_are_those_of_pytorchs_parametrizations(kind):
+def test_twenty_steps_are_those_of_pytorchs_parametrizations(kind, shape):
+    """PyTorch's orthogonal has the map "cayley" and our Q for its base."""
     import torch
     from torch.nn.utils import parametrizations
 
     seed(0)
-    fc = Linear(6, 6, name="fc").calcMode("float64")
-    start = np.linalg.qr(RNG.standard_normal((6, 6)))[0] if kind == "Orthogonal" else fc.W.data.copy()
-    fc.W.data = start
-    theirs = torch.nn.Linear(6, 6, dtype=torch.float64)
+    fc = Linear(*shape, name="fc").calcMode("float64")
+    start = fc.W.data.copy()
+    fc.W = KINDS[kind](fc.W)
+    theirs = torch.nn.Linear(*shape, dtype=torch.float64)
     with torch.no_grad():
         theirs.weight.copy_(torch.tensor(start.T.copy()))
         theirs.bias.copy_(torch.tensor(fc.b.data.copy()))
     if kind == "Orthogonal":
         parametrizations.orthogonal(theirs, orthogonal_map="cayley")
-        fc.W = Orthogonal(fc.W)
         theirs.parametrizations.weight.original.data.zero_()
-        theirs.parametrizations.weight[0].base = torch.tensor(start.T.copy())
-        fc.W.Q.data = start
+        base = fc.W.Q.data.T if shape[0] == shape[1] else fc.W.Q.data
+        theirs.parametrizations.weight[0].base = torch.tensor(base.copy())
     elif kind == "WeightNorm":
         parametrizations.weight_norm(theirs)
-        fc.W = WeightNorm(fc.W)
     else:
         parametrizations.spectral_norm(theirs)
-        fc.W = SpectralNorm(fc.W)
         fc.W.u.data = theirs.parametrizations.weight[0]._u.numpy().copy()
         fc.W.v.data = theirs.parametrizations.weight[0]._v.numpy().copy()
     net = Sequential(fc)
     trainer = Trainer(net, MSE(), SGD(0.1), batchsize=8, progress="none", shuffle=False)
-    x, y = RNG.standard_normal((8, 6)), RNG.standard_normal((8, 6))
+    x, y = RNG.standard_normal((8, shape[0])), RNG.standard_normal((8, shape[1]))
     optimizer = torch.optim.SGD(theirs.parameters(), lr=0.1)
-    theirs.train()
     for _ in range(20):
         trainer.train(x, y, epochs=1)
+        theirs.train()
         optimizer.zero_grad()
         ((theirs(torch.tensor(x)) - torch.tensor(y)) ** 2).mean().backward()
         optimizer.step()
-    ours, other = fc.W.data, theirs.eval().weight.detach().numpy().T
-    if kind == "Orthogonal":
-        np.testing.assert_allclose(ours.T @ ours, np.eye(6), atol=1e-12)
-    else:
-        net.evalMode()
+        other = theirs.eval().weight.detach().numpy().T
         np.testing.assert_allclose(fc.W.data, other, rtol=1e-9, atol=1e-10)
+    assert np.abs(fc.W.data - start).max() > 1e-2
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_forward_mode_takes_what_is_derived(kind):
+    """Also along directions of its parameters, against differences; straight through is for gradients alone."""
+    net, rng = network(kind).evalMode(), np.random.default_rng(1)
+    directions = {path: rng.standard_normal(p.shape) for path, p in net.params.items()}
+    v = rng.standard_normal(X.shape)
+
+    def moved(step):
+        other = copy.deepcopy(net)
+        for path, p in other.params.items():
+            p.data = p.data + step * directions[path]
+        return other(X + step * v)
+
+    y, dy = jvp(net, X, v, directions)
+    np.testing.assert_allclose(y, net(X), rtol=1e-12)
+    np.testing.assert_allclose(dy, (moved(1e-6) - moved(-1e-6)) / 2e-6, rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_gradients_of_samples_are_those_of_each_alone(kind):
+    net, up = network(kind), RNG.standard_normal((16, 3))
+    rows = per_sample_gradients(net, X, up).params
+    for i in range(16):
+        alone = per_sample_gradients(net, X[i : i + 1], up[i : i + 1]).params
+        for path, grad in alone.items():
+            np.testing.assert_allclose(rows[path][i], grad[0], rtol=1e-9, atol=1e-12, err_msg=path)
+    trained = vjp(net, X, up, params=True).params
+    for path, grad in trained.items():
+        np.testing.assert_allclose(rows[path].sum(0), grad, rtol=1e-9, atol=1e-11, err_msg=path)
+    assert any(path.startswith("a.W.") for path in rows)
 
 
 def test_lora_merged_is_lora_unmerged():
@@ -304,6 +335,7 @@ def test_a_summary_lists_it_and_adam_keeps_state_of_its_parts():
 def test_stages_and_tensors_of_a_computed_parameter_are_refused():
     from puregraph.core.errors import DataError
 
-    trainer = Trainer(network("WeightNorm"), MSE(), SGD(0.1), batchsize=8, progress="none", stages=2, grains=2)
-    with pytest.raises(DataError, match=r"stages=2: a\.W is computed by another node; bake\(\) it"):
-        trainer.train(X, Y, epochs=1)
+    for way, words in (({"stages": 2}, "stages=2"), ({"tensor": 2}, "tensor=2")):
+        trainer = Trainer(network("WeightNorm"), MSE(), SGD(0.1), batchsize=8, progress="none", grains=2, **way)
+        with pytest.raises(DataError, match=words + r": .*a\.W.* computed by another node.* bake\(\)"):
+            trainer.train(X, Y, epochs=1)

@@ -16,8 +16,7 @@ from puregraph.graph.module import Module
 from puregraph.graph.pointwise import Pointwise
 from puregraph.modules import Constant, costs
 
-# whose gradient is not the derivative on purpose: see test_derived and test_penalty
-NOTDERIVED = (costs.Cost, modules.Penalty, modules.StopGradient)
+UNSWEPT = (costs.Cost, Derived, modules.Penalty)  # two bases, and what adds to the cost: see test_penalty
 MODES = {"train": True, "eval": False}
 
 
@@ -27,8 +26,8 @@ def classesOf(package):
         found = importlib.import_module(file.name)
         for name, value in inspect.getmembers(found, inspect.isclass):
             isOwn = value.__module__ == found.__name__ and issubclass(value, Module) and name[0] != "_"
-            if isOwn and not issubclass(value, Derived) and value not in NOTDERIVED:
-                yield value  # parameters of others: see test_derived
+            if isOwn and value not in UNSWEPT:
+                yield value
 
 
 class Cube(Function):
@@ -102,7 +101,10 @@ FIRSTORDER = {
 }
 # whose target is a sign, whose parameters are in the cost, or whose gradient is a kernel without a derivative
 UNEVEN = {costs.ArcFace, costs.HingeEmbedding, costs.CosineEmbedding, costs.CTC}
-DERIVED = [(found, index) for found, index in EXAMPLES if found not in SIZED | FIRSTORDER | UNEVEN]
+# whose gradient is another one than that of the values, on purpose: see test_derived
+STRAIGHT = {modules.FakeQuantise, modules.SpectralNorm, modules.StopGradient}
+DERIVED = [(found, index) for found, index in EXAMPLES if found not in SIZED | FIRSTORDER | UNEVEN | STRAIGHT]
+RECORDED = [e for e in DERIVED if not issubclass(e[0], Derived)]  # without inputs there is nothing to record
 
 # examples whose gradients write in place where windows overlap or edges fold: refused a second time, with an error
 NOTTWICE = {e for e in EXAMPLES if e[0] in (modules.AvgPoolNd, modules.LpPoolNd)} | {(modules.Pad, 11)}
