@@ -243,7 +243,7 @@ def batchesFrom(
     isData = hasattr(data, "dtype") or hasattr(data, "__array__") or isSeveral(data) or isinstance(data, dict)
     if isData and paired:
         raise DataError(
-            "wanted data and target, got data alone: give both, one after the other; where they are the same, it twice"
+            "wanted data and target, got data alone: give both, one after the other, also if they are the same"
         )
     if isData or isinstance(data, (list, tuple)) and not paired:
         return Arrays(data, None, batchsize, names)

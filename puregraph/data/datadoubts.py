@@ -157,7 +157,7 @@ def seenDoubts(net: Graph, source: Arrays, checks: Arrays) -> Iterator[str]:
     own, earlier = keysOf(source), earlierKeys(net)
     isTraining = np.isin(keys, own) if own is not None else np.zeros(len(keys), bool)
     isBefore = np.isin(keys, earlier) & ~isTraining
-    useless = "what it says holds for no new sample"
+    useless = "its figures say nothing about new samples"
     if 2 * isTraining.sum() >= len(keys):
         yield (
             f"{isTraining.sum()} of {len(keys)} samples of the validation are among those that train: {useless}; "

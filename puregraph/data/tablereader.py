@@ -114,8 +114,8 @@ class TableReader(ForeignAttributes):
             gapped += [name] * bool(column.gaps.any())
             if name in self.categories and len(column.gaps) >= FEW and len(vocabulary[name]) > len(column.gaps) / 2:
                 warnUser(
-                    f"column '{name}': {len(vocabulary[name])} categories in {len(column.gaps)} rows, of which nothing "
-                    "can be learnt: leave out what numbers the rows, and give quantities as numbers=",
+                    f"column '{name}': {len(vocabulary[name])} categories in {len(column.gaps)} rows, from which "
+                    "nothing can be learnt: leave out a column that numbers the rows, and give quantities as numbers=",
                     GraphWarning,
                 )
             if name == self.classes:
@@ -219,7 +219,7 @@ class TableReader(ForeignAttributes):
 
     def checkFitted(self) -> None:
         if not self.vocabulary and not self.fills:
-            raise DataError("TableReader: knows no table yet: fit(table) of the one that the network learns from")
+            raise DataError("TableReader: it is not fitted yet: call fit(table) with the table to train on")
 
     @takes(path=FilePath)
     def save(self, path: StrPath) -> None:
@@ -243,7 +243,7 @@ class TableReader(ForeignAttributes):
                 setattr(reader, key, saved[key])
         except (OSError, ValueError, KeyError, TypeError, CheckpointError) as error:
             got = f"{type(error).__name__}: {error!s:.200}"  # the repr of a UnicodeDecodeError has the whole file
-            raise DataError(f"{path}: wanted a file of TableReader.save, got what cannot be read: {got}") from error
+            raise DataError(f"{path}: wanted a file of TableReader.save, got one that cannot be read: {got}") from error
         return reader
 
 

@@ -15,13 +15,13 @@ from puregraph.ops.formula import Formula
 
 
 class Penalty(Module):
-    """y = x, and beside it cost = weight / n sum of formula(x), n the samples: it is added to the cost of the network
+    """y = x, and a second output cost = weight / n sum of formula(x), n the samples: it is added to the network's cost
 
         Sequential(Linear(784, 64), Relu(), Penalty(1e-4, "abs(x)", name="sparse"), Linear(64, 10))
 
-    The next node takes y alone. Trainer, Validator and `net.compile(..., cost=...)` add the second output, `cost`,
-    to what they minimize, and the history has it as `"sparse loss"`, unless another node reads it: `(node, "cost")`. In
-    `net.backward(grad)` without a cost it counts as added in trainMode, and not in evalMode.
+    The next node reads only y. Trainer, Validator and `net.compile(..., cost=...)` add `cost` to theirs, and the
+    history has it as `"sparse loss"`, unless another node reads it: `(node, "cost")`. `net.backward(grad)` without a
+    cost adds its gradient in trainMode, and not in evalMode.
 
     Shapes    x (n, ...) -> y as x, cost (), which for float16 is float32
     Source    Glorot, Bordes, Bengio 2011, Deep Sparse Rectifier Neural Networks, section 3.3, for "abs(x)"
@@ -69,7 +69,7 @@ class Penalty(Module):
         return (dx if dy is None else dy + dx,)
 
     def share(self, x):
-        """The factor of the sum."""
+        """Return the factor of the sum: weight / n."""
         return self.weight / max(x.shape[0], 1)
 
     def flopsFrom(self, x):
@@ -83,5 +83,5 @@ class Penalty(Module):
 
 @cache
 def slopeOf(formula):
-    """The function (seed, x) -> seed times the formula's derivative."""
+    """Return the function (seed, x) -> seed times the formula's derivative."""
     return formula.gradient(("x",), seed="seed")["x"].numpy(("seed", "x"))

@@ -223,8 +223,8 @@ def warnUnregistered(rules: list[list[str]], modules: list[Module]) -> None:
         if not any(kind in known and name == other for kind, other in REGISTRY):
             call = f"@registerRule({cls.__name__})" if name == DEFAULT else f"its rule {name!r:.80}"
             warnUser(
-                f"{cls.__name__} had a gradient rule of its own when this graph was saved, and has none now, so that "
-                f"its gradient is another one: register it ({call}) before loading",
+                f"{cls.__name__} had a gradient rule of its own when this graph was saved, and has none now, so its "
+                f"gradient is different: register it ({call}) before loading",
                 GraphWarning,
             )
 

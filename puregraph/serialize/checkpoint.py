@@ -385,8 +385,8 @@ def holderOfPart(graph: Graph, part: list[str] | None) -> Module:
         if {id(param) for param in module.params.values()} == wanted:
             return module
     raise CheckpointError(
-        f"its optimizer updates {listed(part)} alone, which no module of the graph holds by themselves; call "
-        "setupOn for these on an optimizer, and graph.load(path, optimizer=optimizer)"
+        f"its optimizer updates only {listed(part)}, and no module of the graph has just these; set an optimizer up "
+        "on them, and call graph.load(path, optimizer=optimizer)"
     )
 
 

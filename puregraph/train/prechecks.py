@@ -248,8 +248,8 @@ def checkParams(trainer: Trainer) -> None:
         )
     if counting and cut:
         warnUser(
-            f"{cut[0]}: the cost of {few(counting)} is a mean over the positions that count, taken of each part by "
-            "itself: where several costs are added up, a step is not that of one large batch",
+            f"{cut[0]}: the cost of {few(counting)} is a mean over the positions that count in each part: if "
+            "several costs are added up, a step is not that of one large batch",
             GraphWarning,
         )
     norms = [path for path, module in net.modules().items() if isinstance(module, BatchNorm)]

@@ -69,7 +69,7 @@ def check(trainer: Trainer, saved: object) -> None:
     Raises    DataError naming the arguments it would need, CheckpointError for a state that no trainer writes
     """
     if not isinstance(saved, dict) or saved.get("version") != VERSION:
-        raise DataError(f"wanted what trainer.save wrote (version {VERSION}), this file holds no trainer of that kind")
+        raise DataError(f"wanted a file of trainer.save (version {VERSION}), this file holds no trainer of that kind")
     checkKinds(saved)
     checkGrains(trainer.grains, saved.get("grains"), saved[KEY]["begun"])
     if saved[KEY]["begun"]:

@@ -167,5 +167,5 @@ def test_a_run_that_goes_on_with_what_was_held_out_is_left_alone():
 
 def test_a_column_of_another_category_in_each_row_is_named():
     table = {"id": [str(i) for i in range(60)], "city": ["a", "b"] * 30}
-    with pytest.warns(GraphWarning, match="column 'id': 60 categories in 60 rows, of which nothing can be learnt"):
+    with pytest.warns(GraphWarning, match="column 'id': 60 categories in 60 rows, from which nothing can be learnt"):
         TableReader(categories=["id", "city"]).fit(table)

@@ -164,7 +164,7 @@ def test_what_cannot_be_a_table_is_refused(table):
     )
     assert "DataFrame, got int" in message(TableReader(numbers="age").fit, 3)
     assert "only gaps" in message(TableReader(numbers="n").fit, {"n": [None, None]})
-    assert "knows no table yet" in message(TableReader(numbers="n").data, {"n": [1]})
+    assert "it is not fitted yet" in message(TableReader(numbers="n").data, {"n": [1]})
     assert "'a' twice" in message(TableReader, numbers=["a"], categories=["a"])
     assert "got none" in message(TableReader)
     assert "wanted the column of the target" in message(TableReader(numbers="n").target, {"n": [1]})

@@ -140,7 +140,7 @@ MISTAKES = [
      "wanted costs for outputs of Graph, which are kind, area; got one for 'areas'"),
     (lambda: trained(data=[[1, 2], [1]], target=LABELS[:2]), DataError, "one array and their lengths by padded(sequences)"),
     (lambda: trained(two(), COSTS, target=[LABELS, None]), DataError, "target[1] is None; an output without a target"),
-    (lambda: TableReader.load(__file__), DataError, "wanted a file of TableReader.save, got what cannot be read: JSON"),
+    (lambda: TableReader.load(__file__), DataError, "wanted a file of TableReader.save, got one that cannot be read: JSON"),
     (lambda: READER.fit(table("age,city\n1,a\nNA,b\n")), DataError, "got 'NA'; readCsv(path, gaps=('', 'NA')) takes that"),
     (lambda: READER.fit(table('age,city\n"1,5",a\n')), DataError, "pandas.read_csv(path, decimal=',') reads numbers with a"),
     (lambda: READER.fit(table("age;city\n1;a\n")), DataError, "the table has age;city; readCsv(path, delimiter=';') div"),

@@ -206,7 +206,7 @@ def refuse(folder: str, parent: str) -> None:
     """Warn, once per process, that a folder is not used."""
     warnUser(
         f"compiled kernels are not kept in {folder}: others may write to {parent}, and could have their own code run; "
-        "make it yours alone (chown, chmod go-w), or set PUREGRAPH_CACHE to a folder that is",
+        "let nobody else write to it (chown, chmod go-w), or set PUREGRAPH_CACHE to such a folder",
         GraphWarning,
     )
 

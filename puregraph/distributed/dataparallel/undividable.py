@@ -31,7 +31,7 @@ def refuseUpdate(optimizer: Any, label: str) -> None:
     """
     name = type(optimizer).__name__
     if not isPlain(optimizer):
-        raise DataError(f"{label}: {name} updates in a way of its own, of which no part can be done alone")
+        raise DataError(f"{label}: {name} updates in a way of its own, which cannot update only some parameters")
 
 
 def refuseParts(optimizer: Any, sharding: Sharding, label: str) -> None:

@@ -279,4 +279,4 @@ def sharedMemory() -> str:
     except OSError:  # Windows, and systems that have it elsewhere
         return why
     total, free = (bytesText(blocks * stats.f_frsize) for blocks in (stats.f_blocks, stats.f_bavail))
-    return f"{why}: {SHARED} has {total}, {free} of it free now; remove what is in it, or mount a larger one"
+    return f"{why}: {SHARED} has {total}, {free} of it free now; remove files in it, or mount a larger one"

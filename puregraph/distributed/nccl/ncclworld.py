@@ -253,7 +253,7 @@ class NcclWorld(World):
         if self.capture is None and sys.modules["cupy"].cuda.get_current_stream().is_capturing():
             raise PuregraphError(
                 f"{own.text()}: rank {self.rank} captures it alone; all processes capture together, within "
-                "`with world.capturing(holder)`, where holder.drop() lets go of the graph before the communicator ends"
+                "`with world.capturing(holder)`, where holder.drop() drops the graph before the communicator ends"
             )
 
     def capturing(self, holder: Any) -> GraphCapture:
