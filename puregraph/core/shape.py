@@ -81,6 +81,16 @@ def givenSizes(shape: Shape, name: str) -> list[Size] | None:
     return None if value is None else sizesOf(value)
 
 
+def givenNumber(shape: Shape, name: str, argument: str) -> Size | None:
+    """The whole number that an input holds where the argument is None; None if it is not known ahead of data.
+
+    Raises: ShapeError where the input is absent, or holds several.
+    """
+    need(shape in ((), (1,)), f"{argument}, or an input {name} of one number", shape)
+    value = valueOf(shape)
+    return None if value is None else sizesOf(value)[0]
+
+
 def withValues(module: Module, inshapes: Sequence, shapes: list[Shape]) -> list[Shape]:
     """A module's output shapes, with constant values where they are known statically.
 

@@ -19,7 +19,7 @@ from puregraph.modules.comparison import (
     Where,
     Xor,
 )
-from puregraph.modules.constant import Constant, Full, Range, Weight
+from puregraph.modules.constant import Constant, EyeLike, Full, Range, Weight
 from puregraph.modules.control.ifelse import If
 from puregraph.modules.control.loop import Loop
 from puregraph.modules.control.scan import Scan
@@ -63,16 +63,22 @@ from puregraph.modules.pooling import (
 )
 from puregraph.modules.product import Determinant, Einsum, MatMul, PairDot
 from puregraph.modules.quantization import Dequantize, Quantize
+from puregraph.modules.quantizedlayers import QuantizedConvolve, QuantizedMatMul
+from puregraph.modules.randomlike import RandomLike
 from puregraph.modules.recurrent import GRU, LSTM, RNN
+from puregraph.modules.recurrentcells import RecurrentCells
+from puregraph.modules.reducealong import ReduceAlong
 from puregraph.modules.reduction import ArgMax, ArgMin, Max, Mean, Min, Sum
 from puregraph.modules.reshaping import Expand, Flatten, Reshape, Squeeze, Tile, Transpose, Unsqueeze
 from puregraph.modules.resize import Resize, Upsample2D
+from puregraph.modules.scalemaps import ScaleMaps
 from puregraph.modules.scattering import ScatterElements, ScatterND
 from puregraph.modules.selection import Compress, NonZero, OneHot, TopKValues, Trilu, Unique
 from puregraph.modules.shapeof import Shape, Size
 from puregraph.modules.signal import DFT, Col2Im
-from puregraph.modules.slice import Slice
+from puregraph.modules.slice import DynamicSlice, Slice
 from puregraph.modules.softmax import HardMax, LogSoftMax, SoftMax
+from puregraph.modules.tensorscatter import TensorScatter
 
 __all__ = [
     "StopGradient",
@@ -118,11 +124,13 @@ __all__ = [
     "Determinant",
     "Div",
     "Dropout",
+    "DynamicSlice",
     "Einsum",
     "Elu",
     "Embedder",
     "Equal",
     "Expand",
+    "EyeLike",
     "Flatten",
     "Full",
     "GRU",
@@ -182,8 +190,13 @@ __all__ = [
     "Prepend",
     "Prod",
     "Quantize",
+    "QuantizedConvolve",
+    "QuantizedMatMul",
     "RNN",
+    "RandomLike",
     "Range",
+    "RecurrentCells",
+    "ReduceAlong",
     "Relu",
     "Reshape",
     "Resize",
@@ -191,6 +204,7 @@ __all__ = [
     "RmsNorm",
     "RoiAlign",
     "RoiPool",
+    "ScaleMaps",
     "Scan",
     "ScatterElements",
     "ScatterND",
@@ -207,6 +221,7 @@ __all__ = [
     "SumSquares",
     "Swish",
     "Tanh",
+    "TensorScatter",
     "Tile",
     "TopKValues",
     "Transpose",

@@ -1,10 +1,10 @@
-"""Arrays that are no input: Constant, Weight, Full, Range."""
+"""Arrays that are no input: Constant, Weight, Full, EyeLike, Range."""
 
 import numpy as np
 
 from puregraph.core.accumulate import needPlain
-from puregraph.core.arguments import Dtype, Scalar, optional
-from puregraph.core.base.dtype import inferredType, isNumeric, nativeType, needType, promoted
+from puregraph.core.arguments import Dtype, Scalar, Whole, optional
+from puregraph.core.base.dtype import inferredType, isFloating, isNumeric, nativeType, needType, promoted
 from puregraph.core.dim import Dim
 from puregraph.core.errors import ArgumentError, need, show
 from puregraph.core.machinememory import needMemory
@@ -183,20 +183,56 @@ def positive(sizes):
     return tuple(sizes)
 
 
+class EyeLike(Module):
+    """y[i, j] = 1 where j = i + diagonal, else 0, in the shape of x.
+
+    Shapes    x (n, m) -> y (n, m)
+    Source    ONNX operator EyeLike; the NumPy reference, numpy.eye
+    Raises    ShapeError if x is no matrix
+
+    >>> EyeLike(1, "int64")(np.zeros((2, 3))).tolist()
+    [[0, 1, 0], [0, 0, 1]]
+    """
+
+    namesFloats = True
+    reads = ()
+    isDiscrete = True
+    flopsPerElement = 0
+
+    def __init__(self, diagonal: Whole = 0, dtype: Dtype = "float32", name=None):
+        super().__init__(name)
+        self.diagonal, self.dtype = diagonal, nativeType(dtype)
+
+    def dataShapeFrom(self, x):
+        need(len(x) == 2, "a matrix", x)
+        return x
+
+    def dataTypeFrom(self, x):
+        return self.dtype
+
+    def updateData(self, x):
+        return arrayLike(x, np.eye(*x.shape, k=self.diagonal, dtype=self.dtype))
+
+    @classmethod
+    def examples(cls):
+        yield cls(), [(2, 3)]
+        yield cls(1, "int64"), [(3, 3)]
+
+
 class Range(Module):
-    """y = start, start + step, start + 2 step, ..., below stop; inputs are integers.
+    """y = start, start + step, start + 2 step, ..., below stop: integers, or floats of one dtype.
 
     As in numpy's arange, a single input is the stop, and the start is 0. If the inputs are known ahead of data, so is
     the length.
 
     Shapes    start (), stop (), step () -> y (max(0, ceil((stop - start) / step)))
     Source    the NumPy reference, numpy.arange; ONNX operator Range
-    Raises    ShapeError if an input is not one number; DtypeError if it is no integer
+    Raises    ShapeError if an input is not one number, or the length is not finite; DtypeError for other dtypes
     """
 
     reads = ()
     isDiscrete = True
-    indices = shapeInputs = ("start", "stop", "step")
+    shapeInputs = ("start", "stop", "step")
     followsValues = True
     flopsPerElement = 0
 
@@ -204,22 +240,27 @@ class Range(Module):
         limits = [s for s in (start, stop, step) if s is not None]
         need(all(s == () for s in limits), "one number for each input", limits)
         values = [valueOf(s) for s in limits]
-        return (None if any(v is None for v in values) else lengthOf(*ends([sizesOf(v)[0] for v in values])),)
+        return (None if any(v is None for v in values) else lengthOf(*ends([numberIn(v) for v in values])),)
 
     def dataTypeFrom(self, *dtypes):
-        inferredType(self, dtypes)
+        known = [d for d in dtypes if d is not None]
+        areAlike = all(d.kind in "iub" for d in known) or all(d == known[0] and isFloating(d) for d in known)
+        needType(areAlike, "integers, or floats of one dtype", ", ".join(map(str, known)))
         return promoted(dtypes)
 
     def updateData(self, start, stop=None, step=None):
         limits = [x for x in (start, stop, step) if x is not None]
-        first, last, distance = ends([sizesOf(x)[0] for x in limits])
-        need(distance != 0, "a step other than 0", distance)
+        first, last, distance = ends([numberIn(x) for x in limits])
         dtype = np.result_type(*[x.dtype for x in limits])
+        if isFloating(dtype):
+            count = np.arange(lengthOf(first, last, distance)).astype(dtype)
+            return arrayLike(start, (first + count * distance).astype(dtype))
+        need(distance != 0, "a step other than 0", distance)
         return arrayLike(start, np.arange(first, last, distance, dtype=dtype))
 
     def valueFrom(self, start, stop=None, step=None):
         values = [valueOf(s) for s in (start, stop, step) if s is not None]
-        isKnown = all(v is not None and v.dtype.kind != "O" for v in values)
+        isKnown = all(v is not None and v.dtype.kind in "iub" for v in values)
         return self.updateData(*values) if isKnown else None
 
     def sample(self, rng, start, *rest):
@@ -235,6 +276,11 @@ class Range(Module):
         yield cls(), [(), (), ()]
 
 
+def numberIn(x):
+    """The number that an array of one element holds."""
+    return x.dtype.type(float(x)) if isFloating(x.dtype) else sizesOf(x)[0]
+
+
 def ends(limits):
     """(start, stop, step); the step, or all but the stop, may be left out."""
     return (0, *limits, 1) if len(limits) == 1 else (*limits, *[1] * (3 - len(limits)))
@@ -246,4 +292,8 @@ def lengthOf(start, stop, step):
     if any(isinstance(n, Dim) for n in (start, stop, step)):
         count = -((start - stop) // step)
         return 0 if count < 0 else count
+    if not isinstance(stop, int):  # floats
+        count = np.ceil((stop - start) / step)
+        need(np.isfinite(count), "a finite start, stop and step", [start, stop, step])
+        return max(0, int(count))
     return len(range(start, stop, step))

@@ -1,14 +1,13 @@
 """Concat and Split: arrays joined or cut along an axis."""
 
 from itertools import accumulate
-from numbers import Integral
 
 import numpy as np
 
-from puregraph.core.arguments import Whole
+from puregraph.core.arguments import Count, Whole, isWhole, optional
 from puregraph.core.base.widen import asResultType
 from puregraph.core.errors import need, show
-from puregraph.core.shape import normalAxis
+from puregraph.core.shape import normalAxis, sizesOf, valueOf
 from puregraph.graph.module import Module
 
 
@@ -57,15 +56,16 @@ class Concat(Module):
         yield cls(axis=-3), [(2, 3, 2), (1, 3, 2)]
 
 
-MOST = 65536  # the most outputs, as each has a name
+MAX_OUTPUTS = 65536  # each has a name
 
 
 class Split(Module):
     """y_0, y_1, ... = x cut along `axis`, which may count from the end.
 
-    `sections` are the sizes of the parts, or one integer: the number of parts of equal size.
+    `sections` are the sizes of the parts, or one integer: the number of parts of equal size. If they are None, a second
+    input `lengths` has the sizes of `count` parts.
 
-    Shapes    x (..., n0 + n1 + ..., ...) -> yi (..., ni, ...)
+    Shapes    x (..., n0 + n1 + ..., ...), lengths (count) -> yi (..., ni, ...)
     Source    ONNX operator Split; PuzzleLib's Split
     Raises    ShapeError if the sizes do not add up to the axis, or it is not divisible into equal parts
     """
@@ -74,46 +74,60 @@ class Split(Module):
     views = True
     flopsPerElement = 0
     followsValues = True
+    indices = shapeInputs = ("lengths",)
 
-    def __init__(self, axis: Whole, sections, name=None):
+    def __init__(self, axis: Whole, sections=None, name=None, count: optional(Count) = None):
         super().__init__(name)
-        sizes = sections if isinstance(sections, (tuple, list)) else (sections,)
-        areCounts = all(isinstance(size, Integral) and not isinstance(size, bool) and size >= 1 for size in sizes)
-        need(sizes and areCounts, "sections of at least 1, or one number of equal parts", sections)
-        self.axis = axis
-        self.sections = tuple(sizes) if sizes is sections else sections
-        self.count = len(sizes) if sizes is sections else sections
-        need(self.count <= MOST, f"at most {MOST} parts", self.count)
+        need((sections is None) != (count is None), "sections, or the count of parts whose lengths are an input", count)
+        self.axis, self.sections, self.count = axis, sections, count
+        if sections is not None:
+            sizes = sections if isinstance(sections, (tuple, list)) else (sections,)
+            isTuple = sizes is sections
+            areCounts = all(isWhole(size, 0 if isTuple else 1) for size in sizes)
+            need(sizes and areCounts, "sections of at least 0, or one number of equal parts of at least 1", sections)
+            self.sections, self.count = (tuple(sizes), len(sizes)) if isTuple else (sections, sections)
+            self.lengths = None
+        need(self.count <= MAX_OUTPUTS, f"at most {MAX_OUTPUTS} parts", self.count)
 
     @property
     def outputNames(self):
         return tuple(map(str, range(self.count)))
 
-    def sizes(self, size):
+    def sizes(self, size, lengths=None):
         """The sizes of the parts of an axis."""
-        if isinstance(self.sections, tuple):
-            wanted = f"an axis {self.axis} of {sum(self.sections)}, the sum of the sections {self.sections}"
-            need(size == sum(self.sections), wanted, size)
-            return self.sections
+        sections = self.sections if lengths is None else tuple(sizesOf(lengths))
+        if isinstance(sections, tuple):
+            wanted = f"an axis {self.axis} of {sum(sections)}, the sum of the sections {sections}"
+            need(size == sum(sections) and not any(n < 0 for n in sections), wanted, size)
+            return sections
         need(size % self.count == 0, f"an axis {self.axis} that is a multiple of {self.count}", size)
         return (size // self.count,) * self.count
 
-    def dataShapeFrom(self, x):
+    def dataShapeFrom(self, x, lengths=None):
         axis = normalAxis(self.axis, len(x))
-        shapes = [(*x[:axis], size, *x[axis + 1 :]) for size in self.sizes(x[axis])]
+        value = None
+        if self.sections is None:
+            need(lengths == (self.count,), f"lengths of shape ({self.count},)", lengths)
+            value = valueOf(lengths)
+        isOpen = self.sections is None and value is None
+        sizes = (None,) * self.count if isOpen else self.sizes(x[axis], value)
+        shapes = [(*x[:axis], size, *x[axis + 1 :]) for size in sizes]
         return shapes if self.count > 1 else shapes[0]
 
-    def updateData(self, x):
+    def updateData(self, x, lengths=None):
         axis = normalAxis(self.axis, x.ndim)
-        ends = list(accumulate(self.sizes(x.shape[axis])))
+        ends = list(accumulate(self.sizes(x.shape[axis], lengths)))
         lead = (slice(None),) * axis
         return tuple([x[(*lead, slice(*part))] for part in zip([0, *ends], ends)])
 
-    def updateGrad(self, grad, x, *ys):
+    def updateGrad(self, grad, x, lengths, *ys):
         grads = grad if self.count > 1 else [grad]
         known = next(g for g in grads if g is not None)
         parts = [np.zeros_like(known, shape=y.shape) if g is None else g for g, y in zip(grads, ys)]
-        return np.concatenate(parts, axis=self.axis)
+        return np.concatenate(parts, axis=self.axis), None
+
+    def sample(self, rng, x, *lengths):
+        return [rng.standard_normal(x), *[np.full(shape, x[self.axis] // shape[0]) for shape in lengths]]
 
     @classmethod
     def examples(cls):
@@ -121,3 +135,5 @@ class Split(Module):
         yield cls(axis=-1, sections=2), [(2, 3, 4)]
         yield cls(axis=0, sections=[3]), [(3, 2)]
         yield cls(axis=0, sections=1), [(3, 2)]
+        yield cls(axis=1, sections=(2, 0, 3)), [(2, 5)]
+        yield cls(axis=1, count=2), [(2, 4), (2,)]

@@ -16,11 +16,15 @@ from puregraph.ops.reduction.reference import unbroadcast
 class MatMul(Module):
     """y = A B, A being a or its transpose (transpA), B being b or its transpose (transpB)
 
-    Leading axes broadcast as in numpy; the last two are transposed.
+    Leading axes broadcast as in numpy; the last two are transposed. A vector a counts as one row, a vector b as one
+    column, and y lacks that axis.
 
-    Shapes    A (..., i, j), B (..., j, k) -> y (..., i, k)
-    Source    Giles 2008, An Extended Collection of Matrix Derivative Results, section 2.2.1
-    Raises    ShapeError if one of them is no matrix, their j differ, or leading axes do not broadcast
+    Shapes    A (..., i, j) or (j,), B (..., j, k) or (j,) -> y (..., i, k) without the axes that a vector lacks
+    Source    Giles 2008, An Extended Collection of Matrix Derivative Results, section 2.2.1; ONNX operator MatMul
+    Raises    ShapeError if one is a number, or a vector to transpose, their j differ, or leading axes do not broadcast
+
+    >>> MatMul()(np.array([1.0, 2.0]), np.array([[1.0, 0.0], [0.0, 3.0]]))
+    array([1., 6.])
     """
 
     reads = ("a", "b")
@@ -31,17 +35,30 @@ class MatMul(Module):
         self.transpA, self.transpB = transpA, transpB
 
     def dataShapeFrom(self, a, b):
-        hint = "make a vector a matrix: reshape it to one row or one column"
-        need(len(a) >= 2 and len(b) >= 2, "matrices (..., i, j), (..., j, k)", [a, b], hint)
-        (i, j), (rows, k) = (s[:-3:-1] if turn else s[-2:] for s, turn in ((a, self.transpA), (b, self.transpB)))
-        need(j == rows, f"(..., {i}, {j}) times (..., {j}, {k})", [a, b], f"the inner sizes {j} and {rows} differ")
-        return (*broadcast(a[:-2], b[:-2]), i, k)
+        for x, turn in ((a, self.transpA), (b, self.transpB)):
+            wanted, hint = "vectors or matrices (..., i, j), (..., j, k)", "a vector has no transpose"
+            need(len(x) >= 2 or len(x) == 1 and not turn, wanted, [a, b], hint if len(x) else "")
+        rows, columns = (1, *a) if len(a) == 1 else a, (*b, 1) if len(b) == 1 else b
+        i, j = rows[:-3:-1] if self.transpA else rows[-2:]
+        inner, k = columns[:-3:-1] if self.transpB else columns[-2:]
+        need(j == inner, f"(..., {i}, {j}) times (..., {j}, {k})", [a, b], f"the inner sizes {j} and {inner} differ")
+        lead = broadcast(rows[:-2], columns[:-2])
+        return (*lead, *((i,) if len(a) > 1 else ()), *((k,) if len(b) > 1 else ()))
 
     def updateData(self, a, b):
         a, b = asResultType(a, b)
+        if a.ndim == 1 or b.ndim == 1:
+            y = oriented(asRow(a), self.transpA) @ oriented(asColumn(b), self.transpB)
+            return y.reshape(self.dataShapeFrom(a.shape, b.shape))
         return oriented(a, self.transpA) @ oriented(b, self.transpB)
 
     def updateGrad(self, grad, a, b, y, needs):
+        if a.ndim == 1 or b.ndim == 1:
+            rows, columns = asRow(a), asColumn(b)
+            lead = broadcast(rows.shape[:-2], columns.shape[:-2])
+            i, k = rows.shape[-1 if self.transpA else -2], columns.shape[-2 if self.transpB else -1]
+            ga, gb = self.updateGrad(grad.reshape(*lead, i, k), rows, columns, y, needs)
+            return ga if ga is None else ga.reshape(a.shape), gb if gb is None else gb.reshape(b.shape)
         ga = gb = None
         if needs[0]:
             ga = unbroadcast(oriented(grad @ oriented(b, not self.transpB), self.transpA), a.shape)
@@ -55,9 +72,22 @@ class MatMul(Module):
     @classmethod
     def examples(cls):
         yield cls(), [(2, 3), (3, 4)]
+        yield cls(), [(3,), (3,)]
+        yield cls(), [(3,), (2, 3, 4)]
+        yield cls(), [(2, 1, 2, 3), (3,)]
         yield cls(transpA=True), [(2, 5, 3, 2), (5, 3, 4)]
         yield cls(transpB=True), [(2, 1, 3, 2), (4, 5, 2)]
         yield cls(transpA=True, transpB=True), [(3, 2), (2, 4, 3)]
+
+
+def asRow(a):
+    """a, or a vector as a matrix of one row."""
+    return a[None] if a.ndim == 1 else a
+
+
+def asColumn(b):
+    """b, or a vector as a matrix of one column."""
+    return b[:, None] if b.ndim == 1 else b
 
 
 def oriented(x, transposed):

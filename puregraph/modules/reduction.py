@@ -26,6 +26,22 @@ class _Reduction(Module):
         return reduced(x, self.axis, self.keepdims, self.purpose)
 
 
+class _MayBeEmpty(_Reduction):
+    """Base class of reductions that need an element, unless `mayBeEmpty` says what stands for none."""
+
+    def __init__(self, axis=None, keepdims: Flag = False, name=None, mayBeEmpty: Flag = False):
+        super().__init__(axis, keepdims, name)
+        self.mayBeEmpty = mayBeEmpty
+        if mayBeEmpty:
+            self.purpose = ""
+
+    def updateData(self, x):
+        if self.mayBeEmpty and x.size == 0:
+            shape = reduced(x.shape, self.axis, self.keepdims)
+            return np.full_like(x, self.neutral(x.dtype), shape=shape, dtype=self.dataTypeFrom(x.dtype))
+        return self.reduce(x)
+
+
 class Sum(_Reduction):
     """y = sum of x over `axis`: an integer, a tuple, or None for all axes; `keepdims` leaves them with length one.
 
@@ -64,8 +80,10 @@ def reduced(shape, axis, keepdims, purpose=""):
     return tuple(1 if i in axes else size for i, size in enumerate(shape) if keepdims or i not in axes)
 
 
-class Mean(_Reduction):
+class Mean(_MayBeEmpty):
     """y = 1/m sum of x over `axis`, m elements: an integer, a tuple, or None for all; `keepdims` leaves length one.
+
+    With `mayBeEmpty`, the mean of no elements is 0.
 
     Shapes    x (any) -> y without the axes, or of length one there
     Source    the NumPy reference, numpy.mean; Lin, Chen, Yan 2014, arXiv:1312.4400, 3.2: global pooling
@@ -79,11 +97,16 @@ class Mean(_Reduction):
     def dataTypeFrom(self, x):
         return None if x is None else np.zeros(1, x).mean().dtype
 
-    def updateData(self, x):
+    def neutral(self, dtype):
+        """The mean of no elements."""
+        return 0
+
+    def reduce(self, x):
+        """The mean over the axes."""
         return average(x, self.axis, self.keepdims)
 
     def updateGrad(self, grad, x, y):
-        count = x.size // max(y.size, 1)
+        count = max(1, x.size // max(y.size, 1))
         return np.broadcast_to(divided(grad, count).reshape(reduced(x.shape, self.axis, True)), x.shape).copy()
 
     @classmethod
@@ -92,9 +115,10 @@ class Mean(_Reduction):
         yield cls(axis=-1), [(2, 3)]
         yield cls(axis=(2, 3)), [(2, 3, 2, 2)]
         yield cls(axis=0, keepdims=True), [(2, 3)]
+        yield cls(axis=1, mayBeEmpty=True), [(2, 3)]
 
 
-class _Extremum(_Reduction):
+class _Extremum(_MayBeEmpty):
     reads = ("x", "y")
     purpose = "to choose from"
     withPadding = "Where() fills them"
@@ -116,6 +140,7 @@ class _Extremum(_Reduction):
         yield cls(axis=1), [(2, 3)]
         yield cls(axis=(0, -1), keepdims=True), [(2, 3, 4)]
         yield cls(keepdims=True), [(2, 3)]
+        yield cls(axis=1, mayBeEmpty=True), [(2, 3)]
 
 
 @widened
@@ -130,38 +155,57 @@ def shared(grad, x, y, axis):
 class Max(_Extremum):
     """y = max of x over `axis`: an integer, a tuple, or None for all axes; `keepdims` leaves them with length one.
 
-    Where several are the largest, each gets an equal part of the gradient. NaN is greater than any other value.
+    Where several are the largest, each gets an equal part of the gradient. NaN is greater than any other value. With
+    `mayBeEmpty`, the maximum of no elements is the least value of the dtype, -inf for floats.
 
     Shapes    x (any) -> y without the axes, or of length one there
     Source    ONNX operator ReduceMax; the even split is torch.amax's
     Raises    ShapeError if x has no such axis, one is named twice, or there is nothing to choose from
     """
 
-    def updateData(self, x):
+    def neutral(self, dtype):
+        """The least value of a dtype."""
+        return bounds(dtype)[0]
+
+    def reduce(self, x):
+        """The maximum over the axes."""
         return x.max(axis=self.axis, keepdims=self.keepdims)
 
 
 class Min(_Extremum):
     """y = min of x over `axis`: an integer, a tuple, or None for all axes; `keepdims` leaves them with length one.
 
-    Where several are the smallest, each gets an equal part of the gradient. NaN is less than any other value.
+    Where several are the smallest, each gets an equal part of the gradient. NaN is less than any other value. With
+    `mayBeEmpty`, the minimum of no elements is the largest value of the dtype, inf for floats.
 
     Shapes    x (any) -> y without the axes, or of length one there
     Source    ONNX operator ReduceMin; the even split is torch.amin's
     Raises    ShapeError if x has no such axis, one is named twice, or there is nothing to choose from
     """
 
-    def updateData(self, x):
+    def neutral(self, dtype):
+        """The largest value of a dtype."""
+        return bounds(dtype)[1]
+
+    def reduce(self, x):
+        """The minimum over the axes."""
         return x.min(axis=self.axis, keepdims=self.keepdims)
+
+
+def bounds(dtype):
+    """The least and the largest value of a dtype."""
+    if dtype.kind == "b":
+        return False, True
+    return (np.iinfo(dtype).min, np.iinfo(dtype).max) if dtype.kind in "iu" else (-np.inf, np.inf)
 
 
 class _ArgExtremum(Module):
     reads = ()
     isDiscrete = True
 
-    def __init__(self, axis: Whole = -1, keepdims: Flag = False, name=None):
+    def __init__(self, axis: Whole = -1, keepdims: Flag = False, name=None, last: Flag = False):
         super().__init__(name)
-        self.axis, self.keepdims = axis, keepdims
+        self.axis, self.keepdims, self.last = axis, keepdims, last
 
     def dataShapeFrom(self, x):
         axis = normalAxis(self.axis, len(x))
@@ -171,32 +215,45 @@ class _ArgExtremum(Module):
     def dataTypeFrom(self, x):
         return np.dtype(np.int64)
 
+    def updateData(self, x):
+        if not self.last:
+            return self.first(x)
+        axis = normalAxis(self.axis, x.ndim)
+        return x.shape[axis] - 1 - self.first(np.flip(x, axis))
+
     @classmethod
     def examples(cls):
         yield cls(), [(2, 3)]
         yield cls(axis=0), [(4,)]
         yield cls(axis=1, keepdims=True), [(2, 3, 2)]
+        yield cls(axis=0, last=True), [(3, 2)]
 
 
 class ArgMax(_ArgExtremum):
-    """y = the first index along `axis` at which x is largest, as int64; `keepdims` leaves the axis with length one.
+    """y = the first index along `axis` at which x is largest, as int64, or the last one with `last`.
+
+    `keepdims` leaves the axis with length one.
 
     Shapes    x (..., n, ...) -> y without the axis, or of length one there
     Source    the NumPy reference, numpy.argmax; ONNX operator ArgMax
     Raises    ShapeError if x has no such axis, or it is empty
     """
 
-    def updateData(self, x):
+    def first(self, x):
+        """The first index of the largest element."""
         return x.argmax(axis=self.axis, keepdims=self.keepdims)
 
 
 class ArgMin(_ArgExtremum):
-    """y = the first index along `axis` at which x is smallest, as int64; `keepdims` leaves the axis with length one.
+    """y = the first index along `axis` at which x is smallest, as int64, or the last one with `last`.
+
+    `keepdims` leaves the axis with length one.
 
     Shapes    x (..., n, ...) -> y without the axis, or of length one there
     Source    the NumPy reference, numpy.argmin; ONNX operator ArgMin
     Raises    ShapeError if x has no such axis, or it is empty
     """
 
-    def updateData(self, x):
+    def first(self, x):
+        """The first index of the smallest element."""
         return x.argmin(axis=self.axis, keepdims=self.keepdims)

@@ -3,9 +3,9 @@
 import numpy as np
 
 from puregraph.core.arguments import Count, Dtype, Flag, Size, Whole, optional
-from puregraph.core.base.dtype import nativeType
+from puregraph.core.base.dtype import inferredType, nativeType
 from puregraph.core.errors import need
-from puregraph.core.shape import normalAxis, product
+from puregraph.core.shape import givenNumber, normalAxis, product, sizesOf
 from puregraph.core.tracer import arrayLike
 from puregraph.graph.module import Module
 
@@ -162,125 +162,183 @@ class Unique(Module):
 class TopKValues(Module):
     """values, indices = the `count` largest (or smallest) elements of x along `axis`, in order; of equals the first.
 
-    Shapes    x (..., n, ...) -> values, indices (..., count, ...)
+    If `count` is None, `k` is a second input: the count.
+
+    Shapes    x (..., n, ...), k () or (1,) -> values, indices (..., count, ...)
     Source    ONNX operator TopK
     Raises    ShapeError if there are fewer elements
     """
 
     reads = ("indices",)
     keepsDtype = True
+    indices = shapeInputs = ("k",)
 
-    def __init__(self, count: Size, axis: Whole = -1, largest: Flag = True, name=None):
+    def __init__(self, count: optional(Size) = None, axis: Whole = -1, largest: Flag = True, name=None):
         super().__init__(name)
         self.count, self.axis, self.largest = count, axis, largest
+        if count is not None:
+            self.k = None
 
     @property
     def outputNames(self):
         return ("values", "indices")
 
-    def dataShapeFrom(self, x):
+    def dataShapeFrom(self, x, k=None):
         axis = normalAxis(self.axis, len(x))
-        need(x[axis] >= self.count, f"at least {self.count} elements along axis {axis}", x)
-        return [(*x[:axis], self.count, *x[axis + 1 :])] * 2
+        count = givenNumber(k, "k", "count") if self.count is None else self.count
+        need(count is None or not count < 0, "a count of at least 0", count)
+        need(count is None or x[axis] >= count, f"at least {count} elements along axis {axis}", x)
+        return [(*x[:axis], count, *x[axis + 1 :])] * 2
 
-    def dataTypeFrom(self, x):
+    def dataTypeFrom(self, x, k=None):
+        inferredType(self, (x, k))
         return [x, np.dtype(np.int64)]
 
-    def updateData(self, x):
+    def updateData(self, x, k=None):
         axis = normalAxis(self.axis, x.ndim)
+        count = self.count if k is None else sizesOf(k)[0]
         flipped = np.flip(x, axis) if self.largest else x
         order = np.argsort(flipped, axis=axis, kind="stable")
         if self.largest:
             order = x.shape[axis] - 1 - np.flip(order, axis)
-        order = order[(slice(None),) * axis + (slice(0, self.count),)]
+        order = order[(slice(None),) * axis + (slice(0, count),)]
         return np.take_along_axis(x, order, axis), order
 
-    def updateGrad(self, grad, x, values, indices):
+    def updateGrad(self, grad, x, k, values, indices):
         g = grad[0]
         if g is None:
-            return np.zeros_like(values, shape=x.shape)
+            return np.zeros_like(values, shape=x.shape), None
         gx = np.zeros_like(g, shape=x.shape)
         np.put_along_axis(gx, indices, g, normalAxis(self.axis, x.ndim))
-        return gx
+        return gx, None
 
-    def sample(self, rng, x):
-        return [rng.permutation(int(np.prod(x))).reshape(x) * 0.5]
+    def sample(self, rng, x, *k):
+        return [rng.permutation(int(np.prod(x))).reshape(x) * 0.5, *[np.full(shape, 2) for shape in k]]
 
     @classmethod
     def examples(cls):
         yield cls(2), [(2, 3)]
         yield cls(2, axis=0, largest=False), [(3, 2)]
+        yield cls(), [(2, 3), (1,)]
 
 
 class Trilu(Module):
     """y[..., i, j] = x[..., i, j] where j >= i + diagonal, or j <= i + diagonal if not `upper`; else 0.
 
-    Shapes    x (..., n, m) -> y as x
+    If `diagonal` is None, `k` is a second input: the diagonal.
+
+    Shapes    x (..., n, m), k () or (1,) -> y as x
     Source    ONNX operator Trilu
     Raises    ShapeError if x is no matrix
     """
 
-    reads = ()
+    reads = ("k",)
     keepsDtype = True
+    indices = shapeInputs = ("k",)
 
-    def __init__(self, upper: Flag = True, diagonal: Whole = 0, name=None):
+    def __init__(self, upper: Flag = True, diagonal: optional(Whole) = 0, name=None):
         super().__init__(name)
         self.upper, self.diagonal = upper, diagonal
+        if diagonal is not None:
+            self.k = None
 
-    def dataShapeFrom(self, x):
+    def dataShapeFrom(self, x, k=None):
         need(len(x) >= 2, "a matrix", x)
+        if self.diagonal is None:
+            givenNumber(k, "k", "diagonal")
         return x
 
-    def kept(self, x):
+    def kept(self, x, k):
         """Return a mask of the elements that are kept."""
+        diagonal = self.diagonal if k is None else sizesOf(k)[0]
         rows, columns = np.arange(x.shape[-2])[:, None], np.arange(x.shape[-1])
         far = columns - rows
-        return arrayLike(x, far >= self.diagonal if self.upper else far <= self.diagonal)
+        return arrayLike(x, far >= diagonal if self.upper else far <= diagonal)
 
-    def updateData(self, x):
-        return np.where(self.kept(x), x, np.zeros_like(x))
+    def updateData(self, x, k=None):
+        return np.where(self.kept(x, k), x, np.zeros_like(x))
 
-    def updateGrad(self, grad, x, y):
-        return np.where(self.kept(grad), grad, np.zeros_like(grad))
+    def updateGrad(self, grad, x, k, y):
+        return np.where(self.kept(grad, k), grad, np.zeros_like(grad)), None
+
+    def sample(self, rng, x, *k):
+        return [rng.standard_normal(x), *[np.ones(shape, int) for shape in k]]
 
     @classmethod
     def examples(cls):
         yield cls(), [(3, 2)]
         yield cls(upper=False, diagonal=-1), [(2, 3, 3)]
+        yield cls(diagonal=None), [(2, 3), ()]
 
 
 class OneHot(Module):
-    """y[..., k] = 1 where x is k, else 0, for k below `classes`; an index that is no class gives only zeros.
+    """y[..., k, ...] = 1 where x is k, else 0, for k below `classes`, along a new `axis`; no class gives only zeros.
 
-    Shapes    x (...) integers -> y (..., classes)
+    If `classes` is None, further inputs are `depth`, their number, and `values`, which stand for 0 and 1 and have the
+    dtype of y; an index, which may be a float then, counts from the end if it is negative.
+
+    Shapes    x (...) integers, depth () or (1,), values (2,) -> y (..., classes, ...)
     Source    ONNX operator OneHot
-    Raises    DtypeError if x holds no integers
+    Raises    ShapeError if y has no such axis; DtypeError if x holds no integers
+
+    >>> OneHot(None)(np.array([2, -2]), np.array(3), np.array([0.0, 5.0])).tolist()
+    [[0.0, 0.0, 5.0], [0.0, 5.0, 0.0]]
     """
 
     namesFloats = True
-    reads = ()
+    reads = ("x", "depth")
     indices = ("x",)
+    shapeInputs = ("depth",)
     isDiscrete = True
 
-    def __init__(self, classes: Count, dtype: Dtype = "float32", name=None):
+    def __init__(self, classes: optional(Count), dtype: Dtype = "float32", name=None, axis: Whole = -1):
         super().__init__(name)
-        self.classes, self.dtype = classes, nativeType(dtype)
+        self.classes, self.dtype, self.axis = classes, nativeType(dtype), axis
+        if classes is None:
+            self.indices, self.namesFloats, self.isDiscrete = (), False, False
+        else:
+            self.depth = self.values = None
 
-    def dataShapeFrom(self, x):
-        return (*x, self.classes)
+    def dataShapeFrom(self, x, depth=None, values=None):
+        axis = normalAxis(self.axis, len(x) + 1)
+        count = self.classes
+        if count is None:
+            need(values == (2,), "classes, or inputs depth and values, of which there are two", values)
+            count = givenNumber(depth, "depth", "classes")
+            need(count is None or not count < 0, "a depth of at least 0", count)
+        return (*x[:axis], count, *x[axis:])
 
-    def dataTypeFrom(self, x):
-        super().dataTypeFrom(x)
-        return self.dtype
+    def dataTypeFrom(self, x, depth=None, values=None):
+        super().dataTypeFrom(x, depth, values)
+        return self.dtype if self.classes is not None else values
 
-    def updateData(self, x):
-        return (x[..., None] == arrayLike(x, np.arange(self.classes))).astype(self.dtype)
+    def isClass(self, x, depth):
+        """True where the index along the new axis is the class."""
+        axis = normalAxis(self.axis, x.ndim + 1)
+        count = self.classes if depth is None else sizesOf(depth)[0]
+        classes = arrayLike(x, np.arange(count)).reshape(-1, *(1,) * (x.ndim - axis))
+        labels = np.expand_dims(x, axis)
+        return (labels if depth is None else np.where(labels < 0, labels + count, labels)) == classes
 
-    def sample(self, rng, x):
-        return [rng.integers(-1, self.classes, x)]
+    def updateData(self, x, depth=None, values=None):
+        isClass = self.isClass(x, depth)
+        return isClass.astype(self.dtype) if values is None else np.where(isClass, values[1], values[0])
+
+    def updateGrad(self, grad, x, depth, values, y):
+        isClass = self.isClass(x, depth)
+        sums = [np.where(isClass, 0, grad).sum(), np.where(isClass, grad, 0).sum()]
+        return None, None, np.stack(sums).astype(grad.dtype, copy=False)
+
+    def sample(self, rng, x, *others):
+        if not others:
+            return [rng.integers(-1, self.classes, x)]
+        return [rng.integers(-1, 3, x), np.full(others[0], 3), np.array([0.0, 1.0])]
 
     @classmethod
     def examples(cls):
         yield cls(3), [(4,)]
         yield cls(2, dtype="int64"), [(2, 3)]
         yield cls(4, dtype="bool"), [()]
+        yield cls(3, axis=1), [(2, 4)]
+        yield cls(None), [(4,), (), (2,)]
+        yield cls(None, axis=1), [(2, 3), (1,), (2,)]

@@ -1,4 +1,4 @@
-"""Slice: numpy's basic indexing."""
+"""Slice: numpy's basic indexing, and DynamicSlice, whose axes are an input."""
 
 from numbers import Integral
 
@@ -115,6 +115,60 @@ class Slice(Module):
         yield cls(), [(2, 3)]
         yield cls(axes=(1,)), [(2, 3), (1,), (1,)]
         yield cls(axes=(-1, 0)), [(3, 2, 4), (2,), (2,), (2,)]
+
+
+class DynamicSlice(Module):
+    """y = x[..., start:end:step, ...] along the axes that an input names; the sizes of y depend on the data.
+
+    A slice that goes backward from before the first element has that one, not none as numpy's.
+
+    Shapes    x (any), starts, ends, axes, steps (count) integers -> y of the same rank
+    Source    ONNX operator Slice
+    Raises    ShapeError if they differ in number
+
+    >>> DynamicSlice()(np.arange(5), np.array([3]), np.array([0]), np.array([0]), np.array([-2]))
+    array([3, 1])
+    """
+
+    reads = ("starts", "ends", "axes", "steps")
+    keepsDtype = True
+    indices = ("starts", "ends", "axes", "steps")
+    flopsPerElement = 0
+
+    def dataShapeFrom(self, x, starts, ends, axes, steps=None):
+        need(starts == ends == axes and steps in (None, starts), "as many starts, ends, axes, steps", [starts, ends])
+        return (None,) * len(x)
+
+    def key(self, x, *limits):
+        """The index of the slice in x, from starts, ends, axes and steps."""
+        index = [slice(None)] * x.ndim
+        starts, ends, axes, steps = [None if values is None else sizesOf(values) for values in limits]
+        for axis, start, end, step in zip(axes, starts, ends, steps or [1] * len(axes)):
+            need(step != 0, "steps other than 0", tuple(steps or ()))
+            at = normalAxis(axis, x.ndim)
+            index[at] = cutAt(start, end, step, x.shape[at])
+        return tuple(index)
+
+    def updateData(self, x, starts, ends, axes, steps=None):
+        return x[self.key(x, starts, ends, axes, steps)].copy()
+
+    def updateGrad(self, grad, x, starts, ends, axes, steps, y):
+        gx = np.zeros_like(grad, shape=x.shape)
+        gx[self.key(x, starts, ends, axes, steps)] = grad
+        return gx, None, None, None, None
+
+    def sample(self, rng, x, *limits):
+        return [rng.standard_normal(x), *[np.full(shape, value) for shape, value in zip(limits, (0, 2, 0, 1))]]
+
+    @classmethod
+    def examples(cls):
+        yield cls(), [(3, 2), (1,), (1,), (1,), (1,)]
+        yield cls(), [(3, 2), (1,), (1,), (1,)]
+
+
+def cutAt(start, end, step, size):
+    """The slice of an axis; one that goes backward from before the first element has that one, not none as numpy's."""
+    return slice(max(start, -size) if step < 0 and start < -1 else start, end, step)
 
 
 def sliced(x, key, named):

@@ -128,7 +128,7 @@ class BlueprintReader:
     def build(self, row: dict[str, Any]) -> Module:
         label = row["class"]
         former = FORMER.get(label) if isinstance(label, str) else None
-        cls = classNamed(label if former is None else former.name)
+        cls = classNamed(label if former is None else former.nameFrom(row["args"], row["kwargs"]))
         if not issubclass(cls, Module):
             raise CheckpointError("it is not a Module")
         isList = issubclass(cls, ModuleList)

@@ -43,12 +43,23 @@ class Former(NamedTuple):
     implied: dict[str, Any] = {}
     arguments: str = ""
     values: dict[str, Callable[[Any], Any]] = {}  # converts old values to new ones
+    other: tuple[str, Any, str] | None = None  # an argument that is none now, and the name for one of its values
+
+    def nameFrom(self, args: list, kwargs: dict[str, Any]) -> str:
+        """The name now of a module that was made with these arguments."""
+        if self.other is None:
+            return self.name
+        argument, value, name = self.other
+        names = [word.partition("=")[0] for word in self.arguments.split()]
+        return name if (dict(zip(names, args)) | kwargs).get(argument) == value else self.name
 
     def current(self, args: list, kwargs: dict[str, Any], known: list[str]) -> tuple[list, dict[str, Any]]:
         """Convert old arguments to those of the current class, whose parameters are `known`, in order."""
         if self.arguments:
             names = dict(word.partition("=")[::2] for word in self.arguments.split())
             kwargs = {**dict(zip(names, args)), **kwargs}
+            if self.other is not None:
+                kwargs.pop(self.other[0], None)
             args, kwargs = [], {names.get(name) or name: value for name, value in kwargs.items()}
         kwargs = {k: self.values[k](v) if k in self.values else v for k, v in kwargs.items()}
         return args, {k: v for k, v in self.implied.items() if k not in known[: len(args)]} | kwargs
@@ -65,20 +76,33 @@ FORMER: dict[str, Former] = {  # by their names in older files
         for name in """
         AffineGrid BitCast BitShift Bitwise Col2Im CumProd CumSum Dequantize Determinant GatherElements GridSample If
         LogSoftMax Loop Multinomial NonMaxSuppression Quantize RmsNorm RoiAlign RoiPool Scan ScatterElements Trilu
-        Convolve Weight
+        Convolve QuantizedConvolve RandomLike RecurrentCells ScaleMaps Weight
         """.split()
     },
     "puregraph:onnx.CompressAxis": Former("puregraph:Compress", {"axis": None, "mayBeShorter": True}),
+    "puregraph:onnx.ConstantRange": Former("puregraph:Range"),
     "puregraph:onnx.ConvolveTransposed": Former("puregraph:Deconvolve"),
+    "puregraph:onnx.CumulativeAxis": Former(
+        "puregraph:CumSum",
+        {"axis": None},
+        "kind exclusive reverse name",
+        other=("kind", "product", "puregraph:CumProd"),
+    ),
     "puregraph:onnx.Fourier": Former("puregraph:DFT"),
     "puregraph:onnx.GatherAxis": Former("Gather", {"fromEnd": True}),
     "puregraph:onnx.GatherPoints": Former("puregraph:GatherND"),
     "puregraph:onnx.Hardmax": Former("puregraph:HardMax"),
+    "puregraph:onnx.Identical": Former("puregraph:EyeLike"),
+    "puregraph:onnx.LastExtreme": Former(
+        "puregraph:ArgMax", {"last": True}, "axis keepdims largest name", other=("largest", False, "puregraph:ArgMin")
+    ),
     "puregraph:onnx.LocalResponse": Former("puregraph:LocalResponseNorm"),
     "puregraph:onnx.MatrixFrom": Former("Flatten", {"asMatrix": True}, "axis=start"),
     "puregraph:onnx.NewAxes": Former("puregraph:Unsqueeze"),
     "puregraph:onnx.NormalizeLp": Former("puregraph:LpNormalize"),
+    "puregraph:onnx.OneHotValues": Former("puregraph:OneHot", {"classes": None}, "axis name"),
     "puregraph:onnx.PadAll": Former("Pad", {}, "axes mode fillValue pads=pad", {"pad": pairs}),
+    "puregraph:onnx.Parts": Former("Split"),
     "puregraph:onnx.PoolMax": Former(
         "MaxPoolNd", {"useMask": True}, "size stride pad dilation isOpen=ceil columns name"
     ),
@@ -86,22 +110,32 @@ FORMER: dict[str, Former] = {  # by their names in older files
         "AvgPoolNd", {"includePad": False}, "size stride pad dilation isOpen=ceil includePad name"
     ),
     "puregraph:onnx.PoolNorm": Former("puregraph:LpPoolNd", {}, "p size stride pad dilation isOpen=ceil"),
+    "puregraph:onnx.QuantizedProduct": Former("puregraph:QuantizedMatMul"),
+    "puregraph:onnx.ReduceAxes": Former("puregraph:ReduceAlong", {}, "kind keepdims ifEmpty name"),
+    "puregraph:onnx.ReduceFilled": Former("puregraph:ReduceAlong", {}, "kind axes keepdims name"),
     "puregraph:onnx.ReduceL1": Former("puregraph:L1Norm"),
     "puregraph:onnx.ReduceL2": Former("puregraph:L2Norm"),
     "puregraph:onnx.ReduceLogSum": Former("puregraph:LogSum"),
     "puregraph:onnx.ReduceLogSumExp": Former("puregraph:LogSumExp"),
     "puregraph:onnx.ReduceLp": Former("puregraph:LpNorm"),
+    **{f"puregraph:onnx.Reduce{name}": Former(name, {"mayBeEmpty": True}) for name in ("Max", "Mean", "Min")},
     "puregraph:onnx.ReduceProd": Former("puregraph:Prod"),
     "puregraph:onnx.ReduceSumSquare": Former("puregraph:SumSquares"),
     "puregraph:onnx.ReshapeTo": Former("Reshape", {"keepsZero": True}, "keepsZero shape"),
     "puregraph:onnx.ResizeAxes": Former("puregraph:Resize"),
     "puregraph:onnx.ReverseLengths": Former("puregraph:ReverseSequence"),
     "puregraph:onnx.ScatterPoints": Former("puregraph:ScatterND"),
+    "puregraph:onnx.ScatterSequence": Former("puregraph:TensorScatter"),
+    "puregraph:onnx.SliceAlong": Former("puregraph:DynamicSlice"),
+    "puregraph:onnx.SplitSizes": Former("Split", {}, "axis count name"),
     "puregraph:onnx.SqueezeAxes": Former("puregraph:Squeeze"),
+    "puregraph:onnx.TopCount": Former("puregraph:TopKValues", {"count": None}, "axis largest name"),
     "puregraph:onnx.TopElements": Former("puregraph:TopKValues"),
+    "puregraph:onnx.TriluFrom": Former("puregraph:Trilu", {"diagonal": None}, "upper name"),
     "puregraph:onnx.UniqueAlong": Former("puregraph:Unique"),
     "puregraph:onnx.Unpool": Former("puregraph:MaxUnpool"),
     "puregraph:onnx.UnsqueezeAxes": Former("puregraph:Unsqueeze"),
+    "puregraph:onnx.VectorProduct": Former("MatMul"),
     "puregraph:onnx.WithoutAxes": Former("puregraph:Squeeze"),
 }
 
@@ -116,14 +150,6 @@ def builtin() -> dict[str, type]:
             if isinstance(value, type) and issubclass(value, NAMED) and name[0] != "_":
                 classes[prefix + name] = value
     return classes
-
-
-@cache
-def exchanged() -> dict[str, type]:
-    """Return the modules that models from other frameworks are read as, by `onnx.NAME`, for their files only."""
-    from puregraph.onnx import modules as onnxModules
-
-    return {f"onnx.{name}": cls for name, cls in vars(onnxModules).items() if isinstance(cls, type)}
 
 
 def registerModule(cls: type | None = None, name: str | None = None) -> Any:
@@ -173,12 +199,12 @@ def classOf(name: str) -> type | None:
         return OWN.get(shortName)
     if kind != "puregraph" or shortName in BARE:
         return None
-    return exchanged().get(shortName) if shortName.startswith("onnx.") else builtin().get(shortName)
+    return builtin().get(shortName)
 
 
 def nameOf(cls: type, where: str) -> str:
     """Return the name of a class in files."""
-    known = exchanged() if cls.__module__.startswith("puregraph.onnx.") else builtin()
+    known = builtin()
     if known.get(cls.__name__) is cls:
         return fileName(cls.__name__)
     names = [fileName(name) for name, value in known.items() if value is cls]

@@ -10,12 +10,10 @@ from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
 from puregraph import Add, Compress, Concat, Constant, Dim, Graph, Input, Max, Reshape, ShapeError, Sub, Sum  # noqa: E402
 from puregraph.core.shape import valued, valueOf, withValues  # noqa: E402
-from puregraph.modules import Squeeze, Transpose  # noqa: E402
+from puregraph.modules import Range, ReduceAlong, Squeeze, TopKValues, Transpose  # noqa: E402
 from puregraph.modules.cumulative import CumSum  # noqa: E402
 from puregraph.modules.normreduction import Prod  # noqa: E402
 from puregraph.onnx import fromOnnx  # noqa: E402
-from puregraph.onnx.modules.controlled import ReduceAxes, TopCount  # noqa: E402
-from puregraph.onnx.modules.filled import ConstantRange  # noqa: E402
 from puregraph.onnx.shapes.partialshapes import partialShapes  # noqa: E402
 
 node = helper.make_node
@@ -231,16 +229,16 @@ def test_a_reduction_of_sizes_is_a_size(kind):
         (Sum(), N + H + 4),
         (Prod(), 4 * N * H),
         (Max(), None),
-        (ReduceAxes("Prod", keepdims=False), 4 * N * H),
-        (ReduceAxes("Min", keepdims=False), None),
+        (ReduceAlong("Prod", keepdims=False), 4 * N * H),
+        (ReduceAlong("Min", keepdims=False), None),
         (CumSum(), [N, N + 4, N + 4 + H]),
-        (TopCount(), None),
+        (TopKValues(), None),
     ],
 )
 def test_a_reduction_of_symbols_is_known_where_it_is_an_expression(module, wanted):
     inputs = [valued((3,), np.array([N, 4, H], object))]
-    inputs += [valued((1,), np.array([1]))] * isinstance(module, TopCount)
-    shapes = [(1,), (1,)] if isinstance(module, TopCount) else [np.shape(wanted or 0)]
+    inputs += [valued((1,), np.array([1]))] * isinstance(module, TopKValues)
+    shapes = [(1,), (1,)] if isinstance(module, TopKValues) else [np.shape(wanted or 0)]
     value = valueOf(withValues(module, inputs, shapes)[0])
     assert (None if value is None else value.tolist()) == wanted
 
@@ -250,7 +248,7 @@ def test_a_range_of_floats_without_an_end_is_refused(given, text):
     ends = [Constant(np.float32(n)).node() for n in given]
     x = Input(name="x").node()
     with pytest.raises(ShapeError, match=text):
-        Graph(x, [ConstantRange().node(*ends), x]).dataShapeFrom((1,))
+        Graph(x, [Range().node(*ends), x]).dataShapeFrom((1,))
 
 
 def test_an_axis_whose_length_comes_with_the_data_is_removed_where_it_is_one():

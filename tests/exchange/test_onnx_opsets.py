@@ -17,7 +17,7 @@ from puregraph.onnx.onnxwriter import OLDEST  # noqa: E402
 from puregraph.onnx.opregistry import NEWEST  # noqa: E402
 from puregraph.onnx.protowalk import eachNode  # noqa: E402
 
-EVERYDAY = "BatchNorm Gelu HardSwish LayerNorm Pad ReduceMax RmsNorm SliceAlong Swish".split()
+EVERYDAY = "BatchNorm Gelu HardSwish LayerNorm DynamicSlice Pad ReduceAlong RmsNorm Swish".split()
 LACKED = ("NOT_IMPLEMENTED", "No Op registered", "Unrecognized")  # what onnxruntime says of operators it has not
 
 

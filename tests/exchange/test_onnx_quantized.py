@@ -183,7 +183,7 @@ def test_a_layer_whose_floats_somebody_else_reads_stays_as_it_is():
     inner = next(node for node in model.graph.node if node.op_type == "MatMul").output[0]
     model.graph.output.append(helper.make_tensor_value_info(inner, TensorProto.FLOAT, None))
     labels = [node.label for node in fromOnnx(model).nodes]
-    assert "QuantizedProduct" not in labels and "Dequantize" in labels
+    assert "QuantizedMatMul" not in labels and "Dequantize" in labels
 
 
 def test_a_compiled_layer_of_integers_gives_the_same():

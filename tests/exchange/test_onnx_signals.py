@@ -13,9 +13,12 @@ from onnx.reference import ReferenceEvaluator  # noqa: E402
 from test_onnx_settings import TOLERANCES, expected, modelOf, unlike  # noqa: E402
 
 from puregraph.core.errors import DataError  # noqa: E402
-from puregraph.modules import Multinomial, RoiAlign  # noqa: E402
+from puregraph.modules import (  # noqa: E402
+    Multinomial,
+    RandomLike,
+    RoiAlign,
+)
 from puregraph.onnx import fromOnnx, toOnnx  # noqa: E402
-from puregraph.onnx.modules import RandomLike  # noqa: E402
 
 
 @pytest.mark.parametrize(

@@ -32,10 +32,15 @@ from puregraph import (  # noqa: E402
     Transpose,
 )
 from puregraph.core.errors import GraphError  # noqa: E402
-from puregraph.modules import L1Norm, L2Norm, LogSum, SumSquares  # noqa: E402
+from puregraph.modules import (  # noqa: E402
+    L1Norm,
+    L2Norm,
+    LogSum,
+    RecurrentCells,
+    SumSquares,
+)
 from puregraph.modules.costs import PointwiseCost  # noqa: E402
 from puregraph.onnx import fromOnnx, toOnnx  # noqa: E402
-from puregraph.onnx.modules import RecurrentCells  # noqa: E402
 from puregraph.onnx.onnxwriter import ModelWriter, OnnxStep  # noqa: E402
 
 REDUCED = [Sum, Mean, Max, Min, L1Norm, L2Norm, SumSquares, LogSum]

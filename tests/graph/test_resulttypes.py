@@ -27,7 +27,6 @@ from puregraph.modules.convolution import Convolve
 from puregraph.modules.costs import Abs
 from puregraph.modules.deconvolution import Deconvolve
 from puregraph.modules.scattering import ScatterElements
-from puregraph.onnx.modules.vectorproduct import VectorProduct
 from puregraph.testing.check import Case, asKind
 
 KINDS = [np.dtype(kind) for kind in ("?", "i1", "u1", "i4", "u4", "i8", "u8", "f2", "f4", "f8")]
@@ -35,7 +34,7 @@ FEW = [np.dtype(kind) for kind in ("?", "i8", "f2", "f8")]
 ARITHMETIC = {Add: np.add, Mul: np.multiply, Sub: np.subtract, Div: np.divide, Mod: np.remainder}
 SEVERAL = [(found, index) for found, index in EXAMPLES if len(examplesOf(found)[index][1]) > 1]
 HELD = [(found, index) for found, index in EXAMPLES if examplesOf(found)[index][0].params]
-OFONNX = [(found, 0) for found in (ScatterElements, Convolve, Deconvolve, VectorProduct)]
+OFONNX = [(found, 0) for found in (ScatterElements, Convolve, Deconvolve)]
 
 
 def resultType(a, b, function):

@@ -96,8 +96,16 @@ SIZED = {modules.Constant, modules.Weight, modules.Full, modules.NonZero, module
 FIRSTORDER = {
     *(modules.AffineGrid, modules.Col2Im, modules.Dequantize, modules.Determinant, modules.DFT),
     *(modules.GatherElements, modules.GatherND, modules.GridSample, modules.Loop, modules.NonMaxSuppression),
-    *(modules.Prod, modules.Resize, modules.RoiAlign, modules.RoiPool, modules.Scan, modules.ScatterElements),
-    *(modules.ScatterND, modules.TopKValues, modules.Trilu),
+    *(
+        modules.Prod,
+        modules.ReduceAlong,
+        modules.Resize,
+        modules.RoiAlign,
+        modules.RoiPool,
+        modules.Scan,
+        modules.ScatterElements,
+    ),
+    *(modules.ScatterND, modules.TensorScatter, modules.TopKValues, modules.Trilu),
 }
 # whose target is a sign, whose parameters are in the cost, or whose gradient is a kernel without a derivative
 UNEVEN = {costs.ArcFace, costs.HingeEmbedding, costs.CosineEmbedding, costs.CTC}
@@ -114,7 +122,8 @@ ONNUMPY = set(
     """
     BitCast BitShift Bitwise Col2Im CTC DFT Lovasz LovaszHinge MaxPoolNd MultiLabelMargin
     MultiMargin NTXent Orthogonal Pad Determinant GatherElements GatherND GridSample If MaxUnpool
-    Multinomial Prod Resize ReverseSequence RoiAlign RoiPool Scan ScatterElements ScatterND TopKValues
+    Multinomial Prod RandomLike ReduceAlong Resize ReverseSequence RoiAlign RoiPool Scan ScatterElements ScatterND TensorScatter
+    TopKValues
     """.split()
 )
 

@@ -31,8 +31,7 @@ from puregraph import (
 from puregraph.core.arguments import Count, Flag, NotNegative, Text, choice, optional
 from puregraph.core.errors import PuregraphError
 from puregraph.data import split
-from puregraph.modules import AvgPool2D, If, MaxPool2D, Transpose, Unsqueeze
-from puregraph.onnx.modules import Parts, SplitSizes
+from puregraph.modules import AvgPool2D, If, MaxPool2D, Split, Transpose, Unsqueeze
 
 
 def test_a_number_in_the_place_of_a_flag_is_refused_with_the_name_of_the_flag():
@@ -192,8 +191,8 @@ def test_a_long_value_is_cut_in_the_message():
         (lambda: Conv2D(1, 1, 1 << 62), "wanted size of at most 2,147,483,647, got 4611686018427387904"),
         (lambda: MaxPool2D(2, stride=1 << 31), "wanted stride of at most 2,147,483,647, got 2147483648"),
         (lambda: AvgPool2D(2, stride=1 << 63), "wanted stride of at most 2,147,483,647, got 9223372036854775808"),
-        (lambda: SplitSizes(0, 1 << 31), "wanted at most 65536 parts, got 2147483648"),
-        (lambda: Parts(0, ("a", "b")), r"wanted sizes of at least 0, got \(a, b\)"),
+        (lambda: Split(0, count=1 << 31), "wanted at most 65536 parts, got 2147483648"),
+        (lambda: Split(0, ("a", "b")), r"wanted sections of at least 0, or one number of equal parts of at least 1"),
         (lambda: Unsqueeze(3), "Unsqueeze: wanted axes as a list of whole numbers, or None, got 3"),
         (lambda: If(3, None), "If: wanted then as a graph, or None, got 3"),
         (

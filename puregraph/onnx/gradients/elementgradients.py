@@ -8,16 +8,16 @@ from typing import Any
 
 import numpy as np
 
+from puregraph.modules.cumulative import CumProd, CumSum
 from puregraph.modules.gathering import GatherElements, GatherND
 from puregraph.modules.pooling import MaxUnpool
 from puregraph.modules.product import Determinant
 from puregraph.modules.scattering import ScatterElements, ScatterND
 from puregraph.modules.selection import TopKValues, Trilu
 from puregraph.modules.signal import DFT
+from puregraph.modules.tensorscatter import TensorScatter
 from puregraph.onnx.gradients.gradientcall import GradientCall
 from puregraph.onnx.gradients.gradientregistry import writesGradient
-from puregraph.onnx.modules.controlled import CumulativeAxis, TriluFrom
-from puregraph.onnx.modules.scattersequence import ScatterSequence
 from puregraph.onnx.onnxwriter import End, OnnxStep
 
 
@@ -69,7 +69,7 @@ def gathered(g: IndexedGradient) -> tuple:
 @writesIndexed(TopKValues)
 def chosen(g: IndexedGradient) -> tuple:
     """Scatter the gradients of the chosen elements to their positions."""
-    return (g.full(0, 0) if g.grad is None else g.put(g.full(0, 0), g.index(2), g.grad),)
+    return (g.full(0, 0) if g.grad is None else g.put(g.full(0, 0), g.index(3), g.grad)), None
 
 
 @writesIndexed(MaxUnpool, forAnySize=False)
@@ -134,21 +134,18 @@ def transformed(g: IndexedGradient) -> tuple:
 @writesIndexed(Trilu)
 def triangle(g: IndexedGradient) -> tuple:
     """The same triangle of the gradient."""
-    diagonal = g.step.constant(g.module.diagonal, np.int64)
-    return (g.op("Trilu", g.grad, diagonal, upper=int(g.module.upper)),)
+    diagonal = g.values[1] if g.module.diagonal is None else g.step.constant(g.module.diagonal, np.int64)
+    return g.op("Trilu", g.grad, diagonal, upper=int(g.module.upper)), None
 
 
-@writesIndexed(TriluFrom)
-def triangleFrom(g: IndexedGradient) -> tuple:
-    """The same triangle of the gradient."""
-    return g.op("Trilu", g.grad, g.values[1], upper=int(g.module.upper)), None
-
-
-@writesIndexed(CumulativeAxis)
+@writesIndexed(CumSum, CumProd)
 def accumulated(g: IndexedGradient) -> tuple:
     """Cumulative sums of the gradient from the other end; for products, see `otherFactors`."""
-    axis = g.op("Reshape", g.index(1), g.step.constant(np.zeros(0, np.int64)))
-    if g.module.kind == "product":
+    if g.module.axis is None:
+        axis = g.op("Reshape", g.index(1), g.step.constant(np.zeros(0, np.int64)))
+    else:
+        axis = g.number(g.module.axis, np.int64)
+    if isinstance(g.module, CumProd):
         return otherFactors(g, axis), None
     options: dict[str, Any] = {"exclusive": int(g.module.exclusive) or None}
     options["reverse"] = int(not g.module.reverse) or None
@@ -182,7 +179,7 @@ def otherFactors(g: IndexedGradient, axis: str) -> str:
     return g.op("Loop", length, g.number(True, bool), g.full(0, 0), body=graph)
 
 
-@writesIndexed(ScatterSequence)
+@writesIndexed(TensorScatter)
 def put(g: IndexedGradient) -> tuple:
     """Replaced elements get no gradient; the gradient of the updates is gathered from their positions."""
     axis, options = g.module.axis, {"axis": g.module.axis, "mode": "circular" if g.module.circular else "linear"}

@@ -8,7 +8,6 @@ from puregraph import modules
 from puregraph.core.base.dtype import isFloating
 from puregraph.graph.pointwise import Pointwise
 from puregraph.modules.softmax import HardMax, LogSoftMax
-from puregraph.onnx.modules.randomlike import RandomLike
 from puregraph.onnx.opregistry import onnxOp
 
 if TYPE_CHECKING:
@@ -119,7 +118,7 @@ def dropout(
 
 def dropped(op: OnnxNode, x: OnnxValue, ratio: OnnxValue) -> tuple[OnnxValue, OnnxValue]:
     """The elements that are kept, scaled to the expectation x, and the mask of kept elements."""
-    drawn = op(op.seeded(RandomLike("uniform")), x)
+    drawn = op(op.seeded(modules.RandomLike("uniform")), x)
     kept = op(Pointwise(formula="u >= p"), drawn, ratio)
     y = op(Pointwise(formula="where(kept, x / (1 - p), 0)"), kept, x, ratio)
     return y if y.dtype == x.dtype else op(modules.Cast(x.dtype), y), kept

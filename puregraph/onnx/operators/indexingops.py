@@ -10,9 +10,6 @@ from puregraph import modules
 from puregraph.modules.gathering import GatherElements, GatherND, ReverseSequence
 from puregraph.modules.scattering import ScatterElements, ScatterND
 from puregraph.modules.selection import TopKValues
-from puregraph.onnx.modules.controlled import TopCount
-from puregraph.onnx.modules.onehotvalues import OneHotValues
-from puregraph.onnx.modules.scattersequence import ScatterSequence
 from puregraph.onnx.opregistry import onnxOp
 
 if TYPE_CHECKING:
@@ -53,7 +50,7 @@ def scatterPoints(op: OnnxNode, x: OnnxValue, index: OnnxValue, updates: OnnxVal
 @onnxOp("TensorScatter")
 def tensorScatter(op: OnnxNode, x: OnnxValue, updates: OnnxValue, starts: OnnxValue | None = None) -> OnnxValue:
     """TensorScatter."""
-    return op(ScatterSequence(op.get("axis", -2), op.get("mode", "linear") == "circular"), x, updates, starts)
+    return op(modules.TensorScatter(op.get("axis", -2), op.get("mode", "linear") == "circular"), x, updates, starts)
 
 
 @onnxOp("Compress")
@@ -79,7 +76,7 @@ def oneHot(op: OnnxNode, index: OnnxValue, depth: OnnxValue, values: OnnxValue) 
     """OneHot."""
     if depth.numbers is not None and np.any(depth.numbers < 0):
         op.refuse(f"depth: wanted a length of at least 0, got {depth.numbers.item()}")
-    return op(OneHotValues(op.get("axis", -1)), index, depth, values)
+    return op(modules.OneHot(None, axis=op.get("axis", -1)), index, depth, values)
 
 
 @onnxOp("ReverseSequence")
@@ -93,5 +90,5 @@ def topK(op: OnnxNode, x: OnnxValue, count: OnnxValue | None = None) -> tuple[On
     """The count is an attribute before opset 10."""
     axis, largest = op.get("axis", -1), bool(op.get("largest", 1))
     known = np.array([op.get("k")]) if count is None else count.numbers
-    module = TopCount(axis, largest) if known is None else TopKValues(int(known.ravel()[0]), axis, largest)
+    module = TopKValues(None if known is None else int(known.ravel()[0]), axis, largest)
     return tuple(op(module, x, count) if known is None else op(module, x))

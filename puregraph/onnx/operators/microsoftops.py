@@ -17,7 +17,6 @@ from puregraph.modules.quantization import Dequantize
 from puregraph.modules.reshaping import Unsqueeze
 from puregraph.onnx import opregistry
 from puregraph.onnx.graphbuilder import GraphBuilder
-from puregraph.onnx.modules.vectorproduct import VectorProduct
 from puregraph.onnx.onnxnode import OnnxNode
 from puregraph.onnx.onnxvalue import OnnxValue
 from puregraph.onnx.operators.normalizationops import rmsNorm
@@ -458,7 +457,7 @@ def dynamicProduct(
 ) -> OnnxValue:
     """The product of values, quantized to 256 steps between their extremes, with a matrix of integers."""
     steps, aScale = stepsOf(op, a)
-    return unscaled(op, op(VectorProduct(), steps, centered(op, b, bZero)), aScale, bScale, bias)
+    return unscaled(op, op(modules.MatMul(), steps, centered(op, b, bZero)), aScale, bScale, bias)
 
 
 def stepsOf(op: OnnxNode, x: OnnxValue) -> tuple[OnnxValue, OnnxValue]:
@@ -659,7 +658,9 @@ def dynamicLstm(
         inputWeight, recurrentWeight, inputScale, recurrentScale, inputZero, recurrentZero = (
             op(modules.Slice(i), v) for v in (W, R, wScale, rScale, wZero, rZero)
         )
-        gates = unscaled(op, op(VectorProduct(), steps, centered(op, inputWeight, inputZero)), xScale, inputScale, None)
+        gates = unscaled(
+            op, op(modules.MatMul(), steps, centered(op, inputWeight, inputZero)), xScale, inputScale, None
+        )
         if b is not None:
             gates = summed(op, gates, *op(modules.Split(0, 2), op(modules.Slice(i), b)))
         first = [op(modules.Slice(i), v) if v is not None else zerosFor(op, x, R.shape[1]) for v in (h, c)]
@@ -691,7 +692,7 @@ def cellOf(op: OnnxNode, x: OnnxValue, width: int, scale: OnnxValue) -> Graph:
     h, c, gates, R, recurrentScale = (OnnxValue(n, s, d, edge=(node, 0)) for (n, s, d), node in zip(kinds, nodes))
     builder.begin("cell")
     steps, hScale = stepsOf(inner, h)
-    gates = summed(inner, gates, unscaled(inner, inner(VectorProduct(), steps, R), hScale, recurrentScale, None))
+    gates = summed(inner, gates, unscaled(inner, inner(modules.MatMul(), steps, R), hScale, recurrentScale, None))
     i, o, f, g = inner(modules.Split(1, 4), gates)
     c = inner(Pointwise(formula="sigmoid(f) * c + sigmoid(i) * tanh(g)"), f, c, i, g)
     h = inner(Pointwise(formula="sigmoid(o) * tanh(c)"), o, c)

@@ -11,7 +11,7 @@ from puregraph.core.shape import normalAxis
 from puregraph.graph.pointwise import Pointwise
 from puregraph.modules.localnorm import LocalResponseNorm, LpNormalize
 from puregraph.modules.normalization import RmsNorm
-from puregraph.onnx.modules.scalemaps import ScaleMaps
+from puregraph.modules.scalemaps import ScaleMaps
 from puregraph.onnx.opregistry import onnxOp
 
 if TYPE_CHECKING:

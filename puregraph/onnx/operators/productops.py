@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from puregraph import modules
 from puregraph.graph.pointwise import Pointwise
 from puregraph.modules.product import Determinant
-from puregraph.onnx.modules.vectorproduct import VectorProduct
 from puregraph.onnx.opregistry import onnxOp
 
 if TYPE_CHECKING:
@@ -20,8 +19,7 @@ def matMul(op: OnnxNode, a: OnnxValue, b: OnnxValue) -> OnnxValue:
     """MatMul; with a weight on the right, a Linear layer."""
     if isLayer(a, b):
         return linear(op, a, b, None)
-    plain = (a.rank or 0) >= 2 and (b.rank or 0) >= 2
-    return op(modules.MatMul() if plain else VectorProduct(), a, b)
+    return op(modules.MatMul(), a, b)
 
 
 def isLayer(a: OnnxValue, b: OnnxValue) -> bool:

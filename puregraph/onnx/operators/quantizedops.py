@@ -11,7 +11,6 @@ from puregraph.graph.pointwise import Pointwise
 from puregraph.modules.convolution import Convolve
 from puregraph.modules.quantization import Dequantize, Quantize
 from puregraph.onnx.modelfile import NUMERIC, dtypeOf
-from puregraph.onnx.modules.vectorproduct import VectorProduct
 from puregraph.onnx.operators.convolutionops import windowOf
 from puregraph.onnx.opregistry import onnxOp
 
@@ -73,7 +72,7 @@ def quantizedProduct(
 
 def product(op: OnnxNode, a: OnnxValue, b: OnnxValue, aZero: OnnxValue | None, bZero: OnnxValue | None) -> OnnxValue:
     """The product of integers, as float64; a zero point of several is one for each row of a, each column of b."""
-    return op(VectorProduct(), centered(op, a, column(op, aZero, a)), centered(op, b, bZero))
+    return op(modules.MatMul(), centered(op, a, column(op, aZero, a)), centered(op, b, bZero))
 
 
 def column(op: OnnxNode, value: OnnxValue | None, a: OnnxValue) -> Any:

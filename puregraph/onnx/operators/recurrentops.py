@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from puregraph import modules
+from puregraph.modules.recurrentcells import CONSTANTS, GATES, ORDERS, PLAIN, RecurrentCells
 from puregraph.modules.reshaping import Squeeze, Unsqueeze
-from puregraph.onnx.modules.recurrentcells import CONSTANTS, GATES, ORDERS, PLAIN, RecurrentCells
 from puregraph.onnx.onnxvalue import OnnxValue
 from puregraph.onnx.opregistry import onnxOp
 

@@ -8,7 +8,6 @@ import numpy as np
 
 from puregraph import modules
 from puregraph.modules.reshaping import Squeeze, Unsqueeze
-from puregraph.onnx.modules.controlled import Parts
 from puregraph.onnx.onnxsequence import OnnxSequence
 from puregraph.onnx.opregistry import onnxOp
 
@@ -102,7 +101,7 @@ def splitToSequence(op: Any, x: OnnxValue, sizes: OnnxValue | None = None) -> On
             op.refuse(f"wanted parts of a length of at least 1, got {part}")
         op.builder.budget.spend("outputs", -(-length // part))
         lengths = [min(part, length - start) for start in range(0, length, part)]
-    parts = op(Parts(axis, tuple(int(n) for n in lengths)), x) if len(lengths) else []
+    parts = op(modules.Split(axis, tuple(int(n) for n in lengths)), x) if len(lengths) else []
     parts = parts if isinstance(parts, list) else [parts]
     if sizes is None and not op.get("keepdims", 1):
         parts = [op(Squeeze((axis,)), part) for part in parts]

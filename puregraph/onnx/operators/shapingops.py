@@ -13,19 +13,15 @@ from puregraph.core.shape import AXES
 from puregraph.graph.pointwise import Pointwise
 from puregraph.modules.scattering import ScatterElements
 from puregraph.modules.selection import Trilu
+from puregraph.modules.slice import cutAt
 from puregraph.onnx.modelfile import dtypeOf
-from puregraph.onnx.modules.controlled import (
-    Parts,
-    SplitSizes,
-    TriluFrom,
-)
-from puregraph.onnx.modules.filled import ConstantRange, Identical
-from puregraph.onnx.modules.slicing import FAR, SliceAlong, cutAt
 from puregraph.onnx.opregistry import onnxOp
 
 if TYPE_CHECKING:
     from puregraph.onnx.onnxnode import OnnxNode
     from puregraph.onnx.onnxvalue import OnnxValue
+
+OPEN_END = 1 << 30  # an index from which on a slice has no end
 
 
 @onnxOp("Constant")
@@ -111,7 +107,7 @@ def split(op: OnnxNode, x: OnnxValue, sizes: OnnxValue | None = None) -> OnnxVal
     axis, count = op.get("axis", 0), max(len(op.proto.output), 1)
     lengths = op.get("split") if sizes is None else sizes.numbers
     if sizes is not None and lengths is None:
-        return op(SplitSizes(axis, count), x, sizes)
+        return op(modules.Split(axis, count=count), x, sizes)
     if lengths is None:
         wanted = op.get("num_outputs", count)
         if wanted != count:
@@ -123,7 +119,7 @@ def split(op: OnnxNode, x: OnnxValue, sizes: OnnxValue | None = None) -> OnnxVal
         lengths = [max(0, min(part, length - part * i)) for i in range(count)]
     if len(lengths) != len(op.proto.output):
         op.refuse(f"wanted {len(op.proto.output)} sizes, one for each output, got {list(map(int, lengths))}")
-    return op(Parts(axis, tuple(int(n) for n in lengths)), x)
+    return op(modules.Split(axis, tuple(int(n) for n in lengths)), x)
 
 
 @onnxOp("Slice")
@@ -144,7 +140,7 @@ def sliced(
         along = tuple(range(count))
     else:
         if axes.numbers is None:
-            return op(SliceAlong(), x, starts, ends, axes, steps)
+            return op(modules.DynamicSlice(), x, starts, ends, axes, steps)
         along = tuple(int(axis) for axis in axes.numbers)
     known = [None if v is None else v.numbers for v in (starts, ends, steps)]
     counts = [len(k) for k in known if k is not None]
@@ -155,15 +151,16 @@ def sliced(
     isBackward = steps is not None and (known[2] is None or min(known[2], default=1) < 0)
     if known[0] is None or known[1] is None or isBackward and known[2] is None:
         if isBackward:
-            return op(SliceAlong(), x, starts, ends, op.constant(np.array(along)) if axes is None else axes, steps)
+            axes = op.constant(np.array(along)) if axes is None else axes
+            return op(modules.DynamicSlice(), x, starts, ends, axes, steps)
         return op(modules.Slice(axes=along), x, starts, ends, steps)
     lists = [[1] * len(along) if k is None else k.tolist() for k in known]
     key = [slice(None)] * op.rankOf(x)
     for axis, start, end, step in zip(along, *lists):
         size = x.shape[axis]
         if step < 0 and start < -1 and isinstance(size, Dim):
-            return op(SliceAlong(), x, starts, ends, op.constant(np.array(along)), steps)
-        isFar = end >= FAR if step > 0 else end <= -FAR
+            return op(modules.DynamicSlice(), x, starts, ends, op.constant(np.array(along)), steps)
+        isFar = end >= OPEN_END if step > 0 else end <= -OPEN_END
         key[axis] = cutAt(start, None if isFar else end, step, size)
     return op(modules.Slice(tuple(key)), x)
 
@@ -225,7 +222,7 @@ def trilu(op: OnnxNode, x: OnnxValue, diagonal: OnnxValue | None = None) -> Onnx
     """Trilu."""
     upper = bool(op.get("upper", 1))
     if diagonal is not None and diagonal.numbers is None:
-        return op(TriluFrom(upper), x, diagonal)
+        return op(Trilu(upper, None), x, diagonal)
     return op(Trilu(upper, 0 if diagonal is None else int(diagonal.numbers.ravel()[0])), x)
 
 
@@ -234,14 +231,14 @@ def ranged(op: OnnxNode, start: OnnxValue, stop: OnnxValue, step: OnnxValue) -> 
     """Range; its limits may have one axis, of length one, as functions of the standard write them; none is trained."""
     known = [op.constant(limit.array) if limit.isWeight else limit for limit in (start, stop, step)]
     limits = [op(modules.Squeeze((0,)), limit) if limit.shape == (1,) else limit for limit in known]
-    return op(modules.Range() if start.dtype.kind in "iu" else ConstantRange(), *limits)
+    return op(modules.Range(), *limits)
 
 
 @onnxOp("EyeLike")
 def eyeLike(op: OnnxNode, x: OnnxValue) -> OnnxValue:
     """EyeLike."""
     kind = op.get("dtype")
-    return op(Identical(op.get("k", 0), x.dtype if kind is None else dtypeOf(kind)), x)
+    return op(modules.EyeLike(op.get("k", 0), x.dtype if kind is None else dtypeOf(kind)), x)
 
 
 @onnxOp("DepthToSpace")

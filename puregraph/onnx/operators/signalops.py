@@ -12,7 +12,6 @@ from puregraph.modules.bits import BitCast
 from puregraph.modules.dropout import Multinomial
 from puregraph.modules.signal import DFT
 from puregraph.onnx.modelfile import NUMERIC, dtypeOf, notNumeric
-from puregraph.onnx.modules.randomlike import RandomLike
 from puregraph.onnx.opregistry import onnxOp
 
 if TYPE_CHECKING:
@@ -96,5 +95,5 @@ def randomNumbers(op: OnnxNode, x: OnnxValue | None = None) -> OnnxValue:
     dtype = (x.dtype if op.type.endswith("Like") else np.dtype(np.float32)) if kind is None else dtypeOf(kind)
     if op.type.startswith("RandomUniform"):
         low, high = op.get("low", 0.0), op.get("high", 1.0)
-        return op(op.seeded(RandomLike("uniform", low, high - low, dtype.name)), x)
-    return op(op.seeded(RandomLike("normal", op.get("mean", 0.0), op.get("scale", 1.0), dtype.name)), x)
+        return op(op.seeded(modules.RandomLike("uniform", low, high - low, dtype.name)), x)
+    return op(op.seeded(modules.RandomLike("normal", op.get("mean", 0.0), op.get("scale", 1.0), dtype.name)), x)

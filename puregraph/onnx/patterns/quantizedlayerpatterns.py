@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.onnx.modules.quantizedlayers import QuantizedConvolve, QuantizedProduct
+from puregraph.modules.quantizedlayers import QuantizedConvolve, QuantizedMatMul
 from puregraph.onnx.onnxvalue import OnnxValue
 from puregraph.onnx.operators.convolutionops import windowOf
 from puregraph.onnx.patterns.patternregistry import onnxPattern
@@ -37,7 +37,7 @@ def quantizedProduct(op: Any, x: Any, W: Any, layer: Any, filters: Any, relu: An
     axis = filters.attributes.get("axis", 1)
     if x.rank is None or W.rank != 2 or axis not in (1, -1):
         return None
-    return made(op, QuantizedProduct(relu is not None), x, W, filters, **rest)
+    return made(op, QuantizedMatMul(relu is not None), x, W, filters, **rest)
 
 
 @onnxPattern(*texts("Gemm"))
@@ -51,7 +51,7 @@ def quantizedGemm(op: Any, x: Any, W: Any, layer: Any, filters: Any, relu: Any =
     if not isPlain or W.rank != 2 or rest["WScale"].rank and axis == isTransposed:
         return None
     W = OnnxValue.of(f"{op.name}:W", np.ascontiguousarray(W.numbers.T)) if isTransposed else W
-    return made(op, QuantizedProduct(relu is not None), x, W, filters, **rest)
+    return made(op, QuantizedMatMul(relu is not None), x, W, filters, **rest)
 
 
 @onnxPattern(*texts("Conv"))

@@ -1,4 +1,4 @@
-"""AxisWriters: modules with options as inputs, which only the reader makes, and modules that need several operators."""
+"""AxisWriters: modules with an axis or a count that may be an input, and modules that need several operators."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from puregraph.modules.cumulative import CumProd, CumSum
 from puregraph.modules.normreduction import LpNorm
 from puregraph.modules.pooling import MaxUnpool
 from puregraph.modules.selection import TopKValues, Trilu
-from puregraph.onnx.modules.reduceaxes import ReduceFilled
 from puregraph.onnx.onnxwriter import OnnxStep, isWhole, writesOnnx
 from puregraph.onnx.writers.layerwriters import axesOf, reduced
 from puregraph.onnx.writers.operatorwriters import Attributes, checkTypes
@@ -22,7 +21,8 @@ def cumulative(step: OnnxStep) -> None:
     module, kind = step.module, type(step.module).__name__
     options: Attributes = {"exclusive": int(module.exclusive) or None, "reverse": int(module.reverse) or None}
     checkTypes(step, kind)
-    step.op(kind, step.x, step.constant(module.axis, np.int64), out=step.y, **options)
+    axis = step.inputs[1] if module.axis is None else step.constant(module.axis, np.int64)
+    step.op(kind, step.x, axis, out=step.y, name=step.path, **options)
 
 
 @writesOnnx(TopKValues)
@@ -30,7 +30,8 @@ def topElements(step: OnnxStep) -> None:
     """TopK."""
     module = step.module
     options = {"axis": module.axis, "largest": int(module.largest)}
-    step.op("TopK", step.x, step.whole(module.count), out=list(step.outputs), name=step.path, **options)
+    count = step.inputs[1] if module.count is None else step.whole(module.count)
+    step.op("TopK", step.x, count, out=list(step.outputs), name=step.path, **options)
 
 
 @writesOnnx(Trilu)
@@ -38,13 +39,24 @@ def trilu(step: OnnxStep) -> None:
     """Trilu."""
     checkTypes(step, "Trilu")
     diagonal = step.constant(step.module.diagonal, np.int64) if step.module.diagonal else None
+    if step.module.diagonal is None:
+        diagonal = step.inputs[1]
     step.op("Trilu", step.x, diagonal, out=step.y, upper=int(step.module.upper))
 
 
-@writesOnnx(ReduceFilled)
-def reduceFilled(step: OnnxStep) -> None:
-    """The reduction, which is over no elements."""
-    reduced(step, f"Reduce{step.module.kind}", step.x, step.module.axes, step.module.keepdims, step.y)
+@writesOnnx(modules.ReduceAlong)
+def reduce(step: OnnxStep) -> None:
+    """ReduceSum, ReduceMean and the like, whose axes may be an input."""
+    module, rank = step.module, len(step.shapes[0])
+    kind = f"Reduce{module.kind}"
+    if module.axes is None and len(step.inputs) > 1:
+        checkTypes(step, kind)
+        options = {"keepdims": int(module.keepdims), "noop_with_empty_axes": int(module.ifEmpty) or None}
+        step.op(kind, *step.inputs, out=step.y, name=step.path, **options)
+        return
+    axes = tuple(axis % rank for axis in module.axes or ())
+    isAll = not axes and not module.ifEmpty
+    reduced(step, kind, step.x, tuple(range(rank)) if isAll else axes, module.keepdims, step.y)
 
 
 @writesOnnx(LpNorm)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from puregraph import modules
+from puregraph.modules.reducealong import REDUCTIONS
 from puregraph.modules.softmax import LogSoftMax
-from puregraph.onnx.modules.reduceaxes import OPEN, REDUCTIONS
-from puregraph.onnx.modules.vectorproduct import VectorProduct
 from puregraph.onnx.onnxwriter import OnnxStep, isWhole, kindOf, writesOnnx
 
 ALONE = {  # the operator that replaces a reduction over no axes
@@ -50,11 +49,11 @@ def reduced(
     return step.op(kind, x, out=out, keepdims=int(keepdims), axes=list(axes))
 
 
-@writesOnnx(*REDUCTIONS.values(), *OPEN.values())
+@writesOnnx(*REDUCTIONS.values())
 def reduction(step: OnnxStep) -> None:
     """ReduceSum, ReduceMean and the like."""
     module = step.module
-    kind = next(kind for kind, made in [*REDUCTIONS.items(), *OPEN.items()] if made is type(module))
+    kind = next(kind for kind, made in REDUCTIONS.items() if made is type(module))
     if step.dtypes[0] != step.indtypes[0]:
         step.inputs[0] = step.op("Cast", step.x, to=kindOf(step.dtypes[0]))
     reduced(step, f"Reduce{kind}", step.x, axesOf(step), module.keepdims, step.y)
@@ -71,7 +70,8 @@ def axesOf(step: OnnxStep) -> tuple:
 def argExtremum(step: OnnxStep) -> None:
     """ArgMax, ArgMin."""
     module = step.module
-    step.op(type(module).__name__, step.x, out=step.y, axis=module.axis, keepdims=int(module.keepdims))
+    options = {"axis": module.axis, "keepdims": int(module.keepdims), "select_last_index": int(module.last) or None}
+    step.op(type(module).__name__, step.x, out=step.y, **options)
 
 
 @writesOnnx(modules.BatchNorm)
@@ -138,12 +138,6 @@ def softmax(step: OnnxStep) -> None:
 def identity(step: OnnxStep) -> None:
     """The input itself: dropout has an effect only in training."""
     step.op("Identity", step.x, out=step.y)
-
-
-@writesOnnx(VectorProduct)
-def vectorProduct(step: OnnxStep) -> None:
-    """MatMul of vectors."""
-    step.op("MatMul", *step.inputs, out=step.y)
 
 
 @writesOnnx(modules.MatMul)

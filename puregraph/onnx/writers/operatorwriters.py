@@ -18,39 +18,20 @@ from puregraph.modules.localnorm import LocalResponseNorm, LpNormalize
 from puregraph.modules.product import Determinant
 from puregraph.modules.quantization import Dequantize, Quantize
 from puregraph.modules.softmax import HardMax
-from puregraph.onnx.modules import controlled, filled
-from puregraph.onnx.modules.extremeindex import LastExtreme
-from puregraph.onnx.modules.onehotvalues import OneHotValues
-from puregraph.onnx.modules.randomlike import RandomLike
-from puregraph.onnx.modules.scalemaps import ScaleMaps
-from puregraph.onnx.modules.scattersequence import ScatterSequence
-from puregraph.onnx.modules.slicing import SliceAlong
 from puregraph.onnx.onnxwriter import OnnxStep, kindOf, schemaOf, writesOnnx
 
 CALLEDRANDOM = {"uniform": "RandomUniformLike", "normal": "RandomNormalLike"}
-CUMULATIVE = {"sum": "CumSum", "product": "CumProd"}
 CALLED = {"float32": "float", "float64": "double"}  # ONNX's names of dtypes
 Attributes = dict[str, Any]
 OPERATORS: dict[type, Callable[[Any], tuple[str, Attributes]]] = {  # attributes of None are left out
-    controlled.ReduceAxes: lambda m: (
-        f"Reduce{m.kind}",
-        {"keepdims": int(m.keepdims), "noop_with_empty_axes": int(m.ifEmpty) or None},
-    ),
-    controlled.CumulativeAxis: lambda m: (
-        CUMULATIVE[m.kind],
-        {"exclusive": int(m.exclusive) or None, "reverse": int(m.reverse) or None},
-    ),
-    controlled.TopCount: lambda m: ("TopK", {"axis": m.axis, "largest": int(m.largest)}),
-    controlled.TriluFrom: lambda m: ("Trilu", {"upper": int(m.upper)}),
-    controlled.SplitSizes: lambda m: ("Split", {"axis": m.axis}),
     gathering.ReverseSequence: lambda m: ("ReverseSequence", {"time_axis": m.time, "batch_axis": m.batch}),
-    filled.Identical: lambda m: ("EyeLike", {"k": m.diagonal or None, "dtype": kindOf(m.dtype)}),
-    filled.ConstantRange: lambda m: ("Range", {}),
+    modules.DynamicSlice: lambda m: ("Slice", {}),
+    modules.EyeLike: lambda m: ("EyeLike", {"k": m.diagonal or None, "dtype": kindOf(m.dtype)}),
     gathering.GatherElements: lambda m: ("GatherElements", {"axis": m.axis or None}),
     gathering.GatherND: lambda m: ("GatherND", {"batch_dims": m.batch or None}),
     scattering.ScatterElements: lambda m: ("ScatterElements", {"axis": m.axis or None, "reduction": reductionOf(m)}),
     scattering.ScatterND: lambda m: ("ScatterND", {"reduction": reductionOf(m)}),
-    ScatterSequence: lambda m: (
+    modules.TensorScatter: lambda m: (
         "TensorScatter",
         {"axis": m.axis, "mode": "circular" if m.circular else "linear"},
     ),
@@ -58,12 +39,6 @@ OPERATORS: dict[type, Callable[[Any], tuple[str, Attributes]]] = {  # attributes
     modules.Compress: lambda m: ("Compress", {"axis": m.axis}),
     modules.Unique: lambda m: ("Unique", {"axis": m.axis, "sorted": int(m.isSorted)}),
     modules.NonZero: lambda m: ("NonZero", {}),
-    LastExtreme: lambda m: (
-        "ArgMax" if m.largest else "ArgMin",
-        {"axis": m.axis, "keepdims": int(m.keepdims), "select_last_index": 1},
-    ),
-    OneHotValues: lambda m: ("OneHot", {"axis": m.axis}),
-    SliceAlong: lambda m: ("Slice", {}),
     Bitwise: lambda m: (f"Bitwise{m.function.capitalize()}", {}),
     BitCast: lambda m: ("BitCast", {"to": kindOf(m.dtype)}),
     BitShift: lambda m: ("BitShift", {"direction": m.direction.upper()}),
@@ -72,9 +47,9 @@ OPERATORS: dict[type, Callable[[Any], tuple[str, Attributes]]] = {  # attributes
     RoiAlign: lambda m: ("RoiAlign", regionsOf(m)),
     RoiPool: lambda m: ("MaxRoiPool", {"pooled_shape": list(m.size), "spatial_scale": float(m.scale)}),
     Multinomial: lambda m: ("Multinomial", {"sample_size": m.samples, "dtype": kindOf(m.dtype)}),
-    RandomLike: lambda m: (CALLEDRANDOM[m.kind], randomOf(m)),
+    modules.RandomLike: lambda m: (CALLEDRANDOM[m.kind], randomOf(m)),
     HardMax: lambda m: ("Hardmax", {"axis": m.axis}),
-    ScaleMaps: lambda m: ("BatchNormalization", {"epsilon": m.epsilon}),
+    modules.ScaleMaps: lambda m: ("BatchNormalization", {"epsilon": m.epsilon}),
     LpNormalize: lambda m: ("LpNormalization", {"p": int(m.p), "axis": m.axis}),
     LocalResponseNorm: lambda m: ("LRN", {"size": m.size, "alpha": m.alpha, "beta": m.beta, "bias": m.bias}),
     Quantize: lambda m: ("QuantizeLinear", {**scalingOf(m), "output_dtype": None}),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from puregraph.onnx.modules.quantizedlayers import QuantizedConvolve, QuantizedProduct
+from puregraph.modules.quantizedlayers import QuantizedConvolve, QuantizedMatMul
 from puregraph.onnx.onnxwriter import OnnxStep, writesOnnx
 from puregraph.onnx.writers.convolutionwriters import optionsOf
 
@@ -23,7 +23,7 @@ def integers(step: OnnxStep, y: str) -> None:
     step.op("QuantizeLinear", y, *step.inputs[6:8], out=step.y)
 
 
-@writesOnnx(QuantizedProduct)
+@writesOnnx(QuantizedMatMul)
 def quantizedProduct(step: OnnxStep) -> None:
     """DequantizeLinear, MatMul, Add, QuantizeLinear."""
     y = step.op("MatMul", *floats(step, 1))

@@ -9,7 +9,7 @@ import numpy as np
 from puregraph import modules
 from puregraph.core.device import toHost
 from puregraph.modules.recurrent import MODES, _Recurrent
-from puregraph.onnx.modules.recurrentcells import CONSTANTS, ORDERS, PLAIN, RecurrentCells
+from puregraph.modules.recurrentcells import CONSTANTS, ORDERS, PLAIN, RecurrentCells
 from puregraph.onnx.onnxwriter import OnnxStep, kindOf, writesOnnx
 
 TIMEFIRST = [1, 0, 2]

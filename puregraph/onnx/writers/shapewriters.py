@@ -50,6 +50,9 @@ def concat(step: OnnxStep) -> None:
 def split(step: OnnxStep) -> None:
     """Split, with the sizes of the parts."""
     module = step.module
+    if module.sections is None:
+        step.op("Split", *step.inputs, out=list(step.outputs), axis=module.axis)
+        return
     axis = module.axis % len(step.shapes[0])
     sizes = [shape[axis] for shape in step.outshapes]
     if not all(isinstance(size, int) for size in sizes):
@@ -185,11 +188,18 @@ def gather(step: OnnxStep) -> None:
 
 @writesOnnx(modules.OneHot)
 def oneHot(step: OnnxStep) -> None:
-    """Equal: 1 at the index of the class."""
+    """OneHot for a depth that is an input, else Equal: 1 at the index of the class."""
     module, kind = step.module, step.indtypes[0]
-    index = step.op("Unsqueeze", step.x, step.whole(-1))
+    if module.classes is None:
+        checkTypes(step, "OneHot")
+        step.op("OneHot", *step.inputs, out=step.y, axis=module.axis)
+        return
+    rank = len(step.shapes[0])
+    axis = module.axis % (rank + 1)
+    index = step.op("Unsqueeze", step.x, step.whole(axis))
     isBool = module.dtype.kind == "b"
-    y = step.op("Equal", index, step.constant(np.arange(module.classes), kind), out=step.y if isBool else None)
+    classes = step.constant(np.arange(module.classes).reshape(-1, *[1] * (rank - axis)), kind)
+    y = step.op("Equal", index, classes, out=step.y if isBool else None)
     if not isBool:
         step.op("Cast", y, out=step.y, to=kindOf(module.dtype))
 

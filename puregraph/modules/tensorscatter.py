@@ -1,15 +1,16 @@
-"""ScatterSequence: write updates into the arrays of a sequence, from a start position on for each sample."""
+"""TensorScatter: write updates into the arrays of a sequence, from a start position on for each sample."""
 
 import numpy as np
 
 from puregraph.core.arguments import Flag, Whole
 from puregraph.core.base.widen import asResultType
 from puregraph.core.errors import need
+from puregraph.core.hostrule import onHost
 from puregraph.core.shape import normalAxis
 from puregraph.graph.module import Module
 
 
-class ScatterSequence(Module):
+class TensorScatter(Module):
     """y = x, but y[n, ..., starts[n] + t, :] = updates[n, ..., t, :] along `axis`; `circular` goes on at the beginning.
 
     Shapes    x (n, ..., s, ...), updates (n, ..., t, ...), starts (n,) -> y as x
@@ -35,6 +36,7 @@ class ScatterSequence(Module):
             "updates like x but along the axis",
             [x, updates],
         )
+        need(not updates[axis] > x[axis], f"updates of at most {x[axis]} along axis {axis}", updates)
         return x
 
     def key(self, x, updates, starts):
@@ -51,12 +53,14 @@ class ScatterSequence(Module):
         axis = normalAxis(self.axis, updates.ndim)
         return updates if axis == 1 else np.moveaxis(updates, axis, 1)
 
+    @onHost
     def updateData(self, x, updates, starts=None):
         x, updates = asResultType(x, updates)
         y = x.copy()
         y[self.key(x, updates, starts)] = self.moved(updates)
         return y
 
+    @onHost
     def updateGrad(self, grad, x, updates, starts, y):
         key = self.key(x, updates, starts)
         gx = grad.copy()

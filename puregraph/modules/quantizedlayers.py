@@ -9,7 +9,7 @@ from puregraph.graph.module import Module
 from puregraph.modules.convolution import Convolve
 from puregraph.modules.windows import perMap
 
-WHOLE = 1 << 24  # integers up to this are exact in float32
+EXACT_IN_FLOAT32 = 1 << 24  # integers up to this are exact in float32
 
 
 class _QuantizedLayer(Module):
@@ -50,10 +50,12 @@ class _QuantizedLayer(Module):
     def exact(self, x, W):
         """The float dtype in which all sums of products are exact."""
         terms = W.size // max(1, self.outmaps(W.shape))
-        return np.float32 if terms * (1 << 8 * (x.dtype.itemsize + W.dtype.itemsize)) <= WHOLE else np.float64
+        return (
+            np.float32 if terms * (1 << 8 * (x.dtype.itemsize + W.dtype.itemsize)) <= EXACT_IN_FLOAT32 else np.float64
+        )
 
     def flopsFrom(self, x, xScale, xZero, W, *rest):
-        return 2 * product(W) // self.outmaps(W) * product(self.layerShape(x, W))
+        return 2 * product(W) // max(1, self.outmaps(W)) * product(self.layerShape(x, W))
 
     def sample(self, rng, x, xScale, xZero, W, wScale, wZero, yScale, yZero, *b):
         scales = [np.full(shape, 0.25, np.float32) for shape in (xScale, wScale, yScale)]
@@ -63,7 +65,7 @@ class _QuantizedLayer(Module):
         return [*arrays, integers[3], *[rng.standard_normal(shape).astype(np.float32) for shape in b]]
 
 
-class QuantizedProduct(_QuantizedLayer):
+class QuantizedMatMul(_QuantizedLayer):
     """y = round(((x - xZero) (W - wZero) xScale wScale + b) / yScale) + yZero, with exact sums of integers.
 
     Shapes    x (..., i), W (i, o), scale and zero point of W () or (o,), of x and y (), b (o,) -> y (..., o)
@@ -139,7 +141,7 @@ class QuantizedConvolve(_QuantizedLayer):
 
     @classmethod
     def examples(cls):
-        yield cls(), [(1, 2, 4), (), (), (3, 2, 2), (), (), (), ()]
+        yield cls(groups=1), [(1, 2, 4), (), (), (3, 2, 2), (), (), (), ()]
         yield (
             cls((2, 1), ((1, 0), (0, 2)), (1, 2), 2, True),
             [(2, 4, 5, 4), (), (), (2, 2, 3, 2), (2,), (2,), (), (), (2,)],

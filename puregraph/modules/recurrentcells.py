@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from puregraph.core.arguments import Count, Flag, NotNegative, choice
+from puregraph.core.arguments import Count, Flag, NotNegative, choice, isNumber
 from puregraph.core.errors import need
 from puregraph.graph.module import Module
 
 
-class CellGradient:
+class _CellGradient:
     """Backpropagation through time for a RecurrentCells.
 
     `h`, `c` are the gradients of the states before a time step; `U`, `b`, `P` are the sums of the weight gradients.
@@ -111,6 +111,12 @@ CONSTANTS = {  # the constants in use, and their defaults
 }
 
 
+def isActivation(entry):
+    """True for the name of an activation with two constants."""
+    isTriple = isinstance(entry, (tuple, list)) and len(entry) == 3
+    return isTriple and isinstance(entry[0], str) and all(isNumber(constant) for constant in entry[1:])
+
+
 class RecurrentCells(Module):
     """p = x_t W' + h_{t-1} R' + B, and from it h_t, in order of time or, with `isReversed`, against it.
 
@@ -146,6 +152,8 @@ class RecurrentCells(Module):
         super().__init__(name)
         self.kind, self.hsize, self.clip, self.isReversed = kind, hsize, clip, isReversed
         self.isLinearFirst, self.isCoupled = isLinearFirst, isCoupled
+        isList = activations is None or isinstance(activations, (tuple, list))
+        need(isList and all(map(isActivation, activations or ())), "activations as (name, alpha, beta)", activations)
         triples = activations or [(entry, 0.0, 0.0) for entry in PLAIN[kind]]
         self.activations = tuple((name, float(alpha), float(beta)) for name, alpha, beta in triples)
         known = len(triples) == len(PLAIN[kind]) and all(entry[0] in FUNCTIONS for entry in triples)
@@ -241,7 +249,7 @@ class RecurrentCells(Module):
         _, kept = self.run(x, W, R, B, lengths, h0, c0, P)
         gy, gh, gc = [*grad, None][:3]
         zeros = np.zeros_like(x, shape=(n, self.hsize))
-        back = CellGradient(self, R, P, zeros if gh is None else gh, zeros if gc is None else gc)
+        back = _CellGradient(self, R, P, zeros if gh is None else gh, zeros if gc is None else gc)
         gp = [None] * t
         for k in reversed(self.order(t)):
             gp[k] = back.step(
@@ -251,7 +259,7 @@ class RecurrentCells(Module):
         if t:
             rows = np.stack(gp).reshape(-1, W.shape[0])
             grads["x"] = np.matmul(rows, W).reshape(x.shape)
-            grads["W"] = np.matmul(rows.T, x.reshape(-1, x.shape[2]))
+            grads["W"] = np.matmul(rows.T, x.reshape(t * n, x.shape[2]))
             grads["B"] = np.concatenate([rows.sum(axis=0), back.b])
             grads |= {"R": back.U.T, "P": back.P}
         else:
@@ -263,7 +271,8 @@ class RecurrentCells(Module):
 
     def sample(self, rng, *shapes):
         named = zip(self.reads, shapes)
-        return [rng.integers(1, shapes[0][0] + 1, s) if n == "lengths" else rng.standard_normal(s) for n, s in named]
+        t = shapes[0][0]
+        return [rng.integers(min(1, t), t + 1, s) if n == "lengths" else rng.standard_normal(s) for n, s in named]
 
     @classmethod
     def examples(cls):
