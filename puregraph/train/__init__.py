@@ -22,7 +22,7 @@ from puregraph.train.callbacks import (
     TensorBoard,
     WeightAverage,
 )
-from puregraph.train.costsum import CostSum, PartLoss
+from puregraph.train.costsum import CostSum, PartLoss, WeightedTotal
 from puregraph.train.decoding import NextToken, generate
 from puregraph.train.epochloop import EpochLoop
 from puregraph.train.figures import Figures
@@ -100,6 +100,7 @@ __all__ = [
     "Columns",
     "Confusion",
     "CostSum",
+    "WeightedTotal",
     "CsvLog",
     "EarlyStop",
     "EpochLoop",

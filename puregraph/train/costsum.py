@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from puregraph.compile.trace.withcost import WEIGHT, penaltiesIn
 from puregraph.core.arguments import Text, optional, takes
 from puregraph.core.errors import ArgumentError, DataError, GraphError
+from puregraph.core.param import State
 from puregraph.graph.graph import Graph
 from puregraph.graph.input import Input
 from puregraph.graph.module import Module
@@ -16,7 +17,7 @@ from puregraph.modules.costs.counted import countedIn
 from puregraph.train.metrics.metric import Metric
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 
 class CostSum(Graph):
@@ -25,13 +26,16 @@ class CostSum(Graph):
         Trainer(net, CostSum({"digit": CrossEntropy(), "area": MSE()}, weights={"area": 0.1}), Adam())
 
     `costs`    the cost of each output, by name; an output without a cost is not trained
-    `weights`  factors of at least 0, by the same names; by default 1
+    `weights`  by the same names, by default 1: a factor of at least 0; a function of the step, such as a Schedule; or
+               the name of an output of the network, one number s: cost exp(-s) + s / 2 is added, so that a trained
+               `Weight((), name="s")` becomes the logarithm of the variance of the task
 
     A trainer also accepts the dict of costs, with all weights 1. Targets are in the order of the outputs, or a dict by
     their names; a `sampleWeight` multiplies the contribution of its sample to each cost. Trainer and Validator
     report each cost as `"digit loss"`, without its weight in the sum, beside their `loss`.
 
-    Shapes    the outputs, then the targets -> the sum, then each cost
+    Shapes    the outputs, those that weights name, then the targets -> the sum, then each cost
+    Source    Kendall, Gal, Cipolla 2018, arXiv:1705.07115, eq. 10, for weights that are learned
     Raises    ArgumentError for anything but costs of an output and a target, and for weights with unknown names
     """
 
@@ -39,50 +43,93 @@ class CostSum(Graph):
     def __init__(self, costs: Any, weights: Any = None, name: str | None = None):
         parts = checkedCosts(costs)
         factors = checkedWeights(weights, parts)
-        super().__init__(*addedUp(costs, factors), name)
-        self.costs, self.parts, self.weights = dict(costs), parts, factors
+        total = WeightedTotal(factors)
+        super().__init__(*addedUp(costs, total), name)
+        self.costs, self.parts, self.weights, self.total = dict(costs), parts, factors, total
 
     @property
     def weighed(self) -> Graph:
         """Return the sum as a graph with another input, the sample weights, which all costs take."""
-        return Graph(*addedUp(self.costs, self.weights, [Input(name=WEIGHT).node()]), self.name)
+        return Graph(*addedUp(self.costs, self.total, [Input(name=WEIGHT).node()]), self.name)
+
+    @property
+    def schedules(self) -> list[Any]:
+        """Return the weights that are functions of the step."""
+        return [weight for weight in self.weights if callable(weight)]
+
+    def setStep(self, step: int) -> None:
+        """Set the weights that are functions of the step to their values at this one."""
+        for i, weight in enumerate(self.weights):
+            if callable(weight):
+                getattr(self.total, f"w{i}").materialize()[...] = weight(step)
 
     def inOrderOf(self, net: Graph) -> CostSum:
         """Return the sum with its costs in the order of the network's outputs, which is the order of targets."""
-        ordered = [net.outputNames[slot] for slot in sorted(self.slotsIn(net))]
+        ordered = [net.outputNames[slot] for slot in sorted(self.slotsIn(net)[: len(self.parts)])]
         if ordered == list(self.parts):
             return self
         return CostSum({name: self.costs[name] for name in ordered}, dict(zip(self.parts, self.weights)), self.name)
 
     def slotsIn(self, net: Graph) -> list[int]:
-        """Return the slots of the network's outputs that have a cost.
+        """Return the slots of the network's outputs that have a cost, then of those that are weights.
 
         Raises    GraphError for a name that is not an output
         """
-        outputs = list(net.outputNames)
-        unknown = [name for name in self.parts if name not in outputs]
+        outputs, wanted = list(net.outputNames), [*self.parts, *self.total.learned]
+        unknown = [name for name in wanted if name not in outputs]
         if unknown:
             raise GraphError(
                 f"{type(self).__name__}: wanted costs for outputs of {net.title()}, which are {', '.join(outputs)}; "
                 f"got one for {', '.join(map(repr, unknown))}"
             )
-        return [outputs.index(name) for name in self.parts]
+        return [outputs.index(name) for name in wanted]
 
-    def meanOf(self, means: dict[str, float]) -> float:
-        """Return the cost over several batches, from the mean of each part by the name of its figure."""
+    def meanOf(self, means: dict[str, float]) -> float | None:
+        """Return the cost over several batches, from the mean of each part by the name of its figure; None if weights
+        change."""
+        if not all(isinstance(weight, float) for weight in self.weights):
+            return None
         return sum(weight * means[f"{name} loss"] for name, weight in zip(self.parts, self.weights))
 
 
+class WeightedTotal(Pointwise):
+    """y = sum of factor_i c_i, where a factor is a number, a State that follows a function of the step, or exp(-s_i) of
+    an input s_i, beside which s_i / 2 is added
+
+    Shapes    c_i (), then s_i () -> y ()
+    Source    Kendall, Gal, Cipolla 2018, arXiv:1705.07115, eq. 10
+    """
+
+    def __init__(self, weights: list[Any], name: str | None = "total"):
+        terms = []
+        for i, weight in enumerate(weights):
+            factor = f"w{i}" if callable(weight) else f"exp(-s{i})" if isinstance(weight, str) else repr(weight)
+            terms.append(f"{factor} * c{i}" + (f" + s{i} / 2" if isinstance(weight, str) else ""))
+        super().__init__(name, " + ".join(terms))
+        self.learned = [weight for weight in weights if isinstance(weight, str)]
+        numbers = [i for i, weight in enumerate(weights) if isinstance(weight, str)]
+        self.inputs = (*(f"c{i}" for i in range(len(weights))), *(f"s{i}" for i in numbers))
+        for i, weight in enumerate(weights):
+            if callable(weight):
+                self.inputs = (*self.inputs, f"w{i}")
+                setattr(self, f"w{i}", State(()))
+
+    @classmethod
+    def examples(cls) -> Iterator[tuple[WeightedTotal, list[tuple[int, ...]]]]:
+        yield cls([1.0, 0.5]), [(), ()]
+        yield cls([0.5, "s"]), [(), (), ()]
+
+
 def addedUp(
-    costs: dict[str, Any], factors: list[float], weight: Sequence[object] | None = None
+    costs: dict[str, Any], total: WeightedTotal, weight: Sequence[object] | None = None
 ) -> tuple[list[Any], list[Any]]:
     """Return the inputs and outputs of a sum of costs. All costs take the node of sample weights, if there is one."""
     more = weight or []
     predictions = [Input(name=output).node() for output in costs]
+    learned = [Input(name=f"weight {i}").node() for i in range(len(total.learned))]
     targets = [Input(name=f"target {output}").node() for output in costs]
     parts = [cost.node(x, t, *more) for cost, x, t in zip(costs.values(), predictions, targets)]
-    terms = [f"{factor!r} * c{i}" for i, factor in enumerate(factors)]
-    return [*predictions, *targets, *more], [Pointwise("total", " + ".join(terms)).node(*parts), *parts]
+    return [*predictions, *learned, *targets, *more], [total.node(*parts, *learned), *parts]
 
 
 class PartLoss(Metric):
@@ -112,16 +159,17 @@ def checkedCosts(costs: Any) -> tuple[str, ...]:
     return tuple(costs)
 
 
-def checkedWeights(weights: Any, names: tuple[str, ...]) -> list[float]:
-    """Return the weight of each cost, after checking these."""
+def checkedWeights(weights: Any, names: tuple[str, ...]) -> list[Any]:
+    """The weight of each cost."""
     byName = {} if weights is None else weights
     if not isinstance(byName, dict) or not set(byName) <= set(names):
         raise ArgumentError(f"weights: wanted a dict by some of the names {', '.join(names)}, got {weights!r:.80}")
     for name, weight in byName.items():
         isReal = isinstance(weight, (int, float)) and not isinstance(weight, bool)
-        if not isReal or not math.isfinite(weight) or weight < 0:
+        isChanging = isinstance(weight, str) or callable(weight) and not isinstance(weight, type)
+        if not isChanging and (not isReal or not math.isfinite(weight) or weight < 0):
             raise ArgumentError(f"weights[{name!r}]: wanted a number from 0 on, got {weight!r:.60}")
-    return [float(byName.get(name, 1.0)) for name in names]
+    return [w if isinstance(w, str) or callable(w) else float(w) for w in (byName.get(name, 1.0) for name in names)]
 
 
 def costFrom(cost: Module) -> Module:

@@ -109,6 +109,8 @@ class EpochLoop:
         trainer.interrupt.torn = True
         trainer.optimizer.zeroGradParams()
         run.lastRate = trainer.rate
+        if getattr(trainer.cost, "schedules", ()):
+            trainer.cost.setStep(run.step)
         if self.shared is not None:
             self.learnShared(self.shared, group)
         else:

@@ -140,7 +140,8 @@ class Meters:
         nothing = math.nan if math.isnan(self.last) else 0.0  # 0 for batches without any counted value
         loss = self.total / self.weight if self.weight else nothing
         if hasattr(self.cost, "meanOf") and not math.isnan(self.last):
-            loss = self.cost.meanOf(values) + sum(values[m.name] for m in self.metrics if m.isAdded)
+            mean = self.cost.meanOf(values)
+            loss = loss if mean is None else mean + sum(values[m.name] for m in self.metrics if m.isAdded)
         return {prefix + name: float(v) for name, v in {"loss": loss, **values}.items() if np.ndim(v) == 0}
 
     def state(self) -> dict[str, Any]:

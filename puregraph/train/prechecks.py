@@ -268,9 +268,9 @@ def fitSchedule(trainer: Trainer) -> None:
     schedules = [getattr(member, "schedule", None) for member in members]
     for schedule in {id(schedule): schedule for schedule in schedules if schedule is not None}.values():
         fit(trainer, schedule)
-    for member in members:
-        for option in getattr(member, "optionSchedules", ()):
-            fit(trainer, option, isRate=False)
+    options = [option for member in members for option in getattr(member, "optionSchedules", ())]
+    for option in (*options, *getattr(trainer.cost, "schedules", ())):
+        fit(trainer, option, isRate=False)
 
 
 def fit(trainer: Trainer, schedule: Any, isRate: bool = True) -> None:
