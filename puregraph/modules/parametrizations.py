@@ -216,7 +216,7 @@ class Orthogonal(Derived):
 
 
 def squared(matrix: Any) -> Any:
-    """The matrix with columns of 0 until it is square."""
+    """Return the matrix with columns of 0 appended until it is square."""
     n, k = matrix.shape
     return np.concatenate([matrix, np.zeros((n, n - k), matrix.dtype)], axis=1)
 

@@ -87,14 +87,14 @@ class Slot:
         return np.zeros_like(data, dtype=np.promote_types(data.dtype, np.float32))
 
     def shapeOf(self, name: str, rule: Any) -> tuple[int, ...] | None:
-        """The shape of a state array of a rule that updates no parameter in part; None for one like the parameter."""
+        """Return the shape of a state array of a rule of arrays; None for formulas, with the shape of the parameter."""
         if rule.isElementwise:
             return None
         shape: tuple[int, ...] = rule.startAll(self.blank())[name].shape
         return shape
 
     def gathered(self, name: str, optimizer: Any) -> Any:
-        """A state array with the elements that other processes have; None before an update. All processes call it."""
+        """Return a state array with the elements of other processes; None before an update. All processes call it."""
         array = self.arrays.get(name)
         if self.sharding is None:
             return array

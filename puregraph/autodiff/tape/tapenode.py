@@ -93,7 +93,7 @@ class TapeNode:
         """Free the values kept from the forward pass; `apply` cannot run again."""
 
     def register_hook(self, hook: Callable[..., Any]) -> Handle:
-        """Call `hook(gradients given, gradients taken)` after each `apply`; what it returns replaces the first."""
+        """Call `hook(inputGrads, outputGrads)` after each `apply`; a value that it returns replaces `inputGrads`."""
         return self.hook(None, hook)
 
     def hook(self, slot: int | None, hook: Callable[..., Any]) -> Handle:

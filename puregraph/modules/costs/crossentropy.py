@@ -118,7 +118,7 @@ class CrossEntropy(NLL):
         return cost, e / total
 
     def updateGrad(self, grad, x, labels, *others, needs):
-        weight, weights = [None, *others[:-3]][-2:]  # the first may be absent
+        weight, weights = [None, *others[:-3]][-2:]  # sampleWeight may be missing
         p, index = self.second(widen(others[-2])), others[-1]
         share, smooth = self.shares(index, weights, p)
         scale = widen(grad) / norm(share) if self.reduction == "mean" else widen(grad)

@@ -1,4 +1,4 @@
-"""BLEU: how many n-grams of a translation are in its references."""
+"""BLEU: the fraction of n-grams of translations that are in their references."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class BLEU(Metric):
     """bleu = brevity exp(mean over n = 1 .. order of ln p_n), with brevity = min(1, exp(1 - references / predictions))
 
     p_n is the fraction of n-grams of all predictions that are in a reference of their sample, each counted at most as
-    often as it is there. Lengths are those of all samples; of several references the one closest in length counts, of
-    two the shorter. It is 0 where no n-gram of some length is in a reference: there is no smoothing.
+    often as it occurs there. Lengths are summed over samples, with the reference of the closest length, and of two the
+    shorter. BLEU is 0 if no n-gram of some length is in a reference: there is no smoothing.
 
     Predictions are texts, divided at white space, integers (n, t), or scores (n, t, words), of which the best word of
     each step is taken. Targets are texts, lists of several texts for a sample, or integers (n, t).
@@ -43,7 +43,7 @@ class BLEU(Metric):
         super().__init__(which, name)
 
     def reset(self) -> None:
-        self.sums = np.zeros((self.order + 1, 2))  # of n-grams those in references and all; lengths of both
+        self.sums = np.zeros((self.order + 1, 2))  # by n: n-grams in references, all n-grams; then lengths
 
     def update(self, prediction: Any, target: Any) -> None:  # type: ignore[override]
         several = [len(t) if isReferences(t) else 1 for t in target] if isinstance(target, (list, tuple)) else []
@@ -57,7 +57,7 @@ class BLEU(Metric):
             self.sums = self.sums + self.counted(words, actual[begin:end])
 
     def counted(self, words: list[Any], references: list[list[Any]]) -> np.ndarray:
-        """The sums of a sample."""
+        """Return the sums of a sample."""
         sums = np.zeros((self.order + 1, 2))
         for n in range(1, self.order + 1):
             most: Counter[Any] = Counter()
@@ -84,7 +84,7 @@ class BLEU(Metric):
 
 
 def grams(words: list[Any], n: int) -> Counter[Any]:
-    """How often each n-gram occurs."""
+    """Return the number of occurrences of each n-gram."""
     return Counter(zip(*(words[i:] for i in range(n))))
 
 

@@ -1,4 +1,4 @@
-"""CalibrationError: how far the confidence of predictions is from their accuracy."""
+"""CalibrationError: the difference between the confidence of predictions and their accuracy."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ class CER(Metric):
     """The character error rate: the sum of edit distances / the sum of the lengths of the targets.
 
     The edit distance is the least number of insertions, deletions and substitutions that makes one sequence the other.
-    Predictions and targets are lists of texts, or integers (n, t) that stand for characters; or predictions are the
+    Predictions and targets are lists of texts, or integers (n, t) for characters; or predictions are the
     scores (n, t, classes) of a network, of which the best class of each step is taken.
 
     `blank`   the class of `CTC` between labels: repeated classes count once, and blanks are removed; None: no CTC
@@ -59,8 +59,8 @@ class CER(Metric):
 class WER(CER):
     """The word error rate: the sum of edit distances in words / the number of words of the targets.
 
-    Texts are divided at white space. Integers stand for words, or with `space` for characters, of which that one
-    divides words. Other arguments are those of `CER`.
+    Texts are divided at white space. Integers are words; with `space` they are characters, and that one divides words.
+    Other arguments are those of `CER`.
 
     >>> metric = WER()
     >>> metric.update(["the cat sat"], ["the cat sat down"])
@@ -93,7 +93,7 @@ class WER(CER):
 
 
 def distance(first: Sequence[Any], second: Sequence[Any]) -> int:
-    """The edit distance of two sequences, row by row of the table of their prefixes."""
+    """Return the edit distance of two sequences, row by row of the table of their prefixes."""
     numbers: dict[Any, int] = {}
     a, b = ([numbers.setdefault(unit, len(numbers)) for unit in units] for units in (first, second))
     columns, steps = np.array(b, np.int64), np.arange(len(b) + 1)

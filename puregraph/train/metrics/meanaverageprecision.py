@@ -28,7 +28,7 @@ class MeanAveragePrecision(GatheredMetric):
 
     `thresholds`  a number, or several; by default COCO's, 0.5, 0.55, ... 0.95
     `points`      101 recalls as COCO; None: the exact area, as PASCAL VOC from 2010 on
-    `most`        boxes of a class in an image that count, those of the highest scores
+    `most`        the number of boxes of a class in an image that count: those of the highest scores
 
     Shapes    predictions (n, boxes, 6) of x1, y1, x2, y2, score, class; targets (n, boxes, 5) of x1, y1, x2, y2, class;
               or lists of the boxes of images; a class below 0 pads
@@ -68,7 +68,7 @@ class MeanAveragePrecision(GatheredMetric):
                 self.addRows(self.rowsOf(kind, boxes[boxes[:, 5] == kind], truths[truths[:, 4] == kind]))
 
     def boxesIn(self, images: Any, size: int, what: str) -> list[np.ndarray]:
-        """The boxes of each image in float64, without those that pad."""
+        """Return the boxes of each image in float64, without padding."""
         hosted = device.toHost(images) if hasattr(images, "shape") else images
         arrays = [arrayOf(x) for x in hosted]
         boxes = [x.reshape(-1, size) if not x.size else x.astype(np.float64) for x in arrays]
@@ -81,7 +81,7 @@ class MeanAveragePrecision(GatheredMetric):
         return kept
 
     def rowsOf(self, kind: float, boxes: np.ndarray, truths: np.ndarray) -> np.ndarray:
-        """A row for each box of a class in an image: class, score (nan for a target), a match for each threshold."""
+        """Return a row for each box of a class in an image: class, score (nan for a target), matches by threshold."""
         boxes = boxes[np.argsort(-boxes[:, 4], kind="stable")][: self.most]
         rows = np.zeros((len(boxes) + len(truths), 2 + len(self.thresholds)))
         rows[:, 0], rows[:, 1] = kind, np.concatenate([boxes[:, 4], np.full(len(truths), np.nan)])
@@ -109,7 +109,7 @@ class MeanAveragePrecision(GatheredMetric):
         return float(np.mean(areas))
 
     def area(self, scores: np.ndarray, hits: np.ndarray, count: int) -> float:
-        """The area under precision and recall of the boxes of a class with `count` targets, at one threshold."""
+        """Return the area under precision and recall of the boxes of a class with `count` targets, at one threshold."""
         if not len(scores):
             return 0.0
         right, wrong = cumulated(scores, hits, np.ones(len(scores)))
@@ -125,7 +125,7 @@ class MeanAveragePrecision(GatheredMetric):
 
 
 def overlapsOf(boxes: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """The intersection over union of each box with each of the others; 0 for boxes without an area."""
+    """Return the intersection over union of each box with each of the others; 0 for boxes without an area."""
     low, high = np.maximum(boxes[:, None, :2], others[:, :2]), np.minimum(boxes[:, None, 2:], others[:, 2:])
     shared = np.maximum(high - low, 0).prod(-1)
     areas, otherAreas = ((x[:, 2:] - x[:, :2]).prod(-1) for x in (boxes, others))

@@ -11,7 +11,7 @@ from puregraph.core.errors import DataError, show
 
 
 def sequencesFrom(prediction: Any, target: Any, metric: Any) -> tuple[list[Any], list[Any]]:
-    """(predicted, actual) sequences of the units of `metric.divided`, for each sample.
+    """Return (predicted, actual): a sequence of the units of `metric.divided` for each sample.
 
     Raises    DataError for different numbers of samples, a text in place of a list, or arrays of other shapes
     """
@@ -22,13 +22,13 @@ def sequencesFrom(prediction: Any, target: Any, metric: Any) -> tuple[list[Any],
 
 
 def needEqual(predicted: int, actual: int, name: str) -> None:
-    """Refuse different numbers of predictions and targets."""
+    """Check that there are as many predictions as targets."""
     if predicted != actual:
         raise DataError(f"{name}: wanted as many predictions as targets, got {predicted} and {actual}")
 
 
 def listed(values: Any, metric: Any, what: str, axis: int | None) -> list[Any]:
-    """A text or list of integers for each sample; from scores, if there is an axis of classes."""
+    """Return a text or list of integers for each sample; from scores, if there is an axis of classes."""
     if isinstance(values, str):
         raise DataError(f"{metric.name}: wanted {what} as a list of texts, got one text; write [text]")
     if isinstance(values, (list, tuple)):
@@ -46,19 +46,19 @@ def listed(values: Any, metric: Any, what: str, axis: int | None) -> list[Any]:
 
 
 def arrayOf(tokens: Any) -> np.ndarray:
-    """A list, or an array on the host or a GPU, as an array of numpy."""
+    """Return a list, or an array on the host or a GPU, as an array of numpy."""
     return device.toHost(tokens) if hasattr(tokens, "shape") else np.asarray(tokens)
 
 
 def tokensIn(row: np.ndarray, metric: Any, what: str) -> list[int]:
-    """The integers of a sample without padding."""
+    """Return the integers of a sample without padding."""
     if row.ndim != 1 or row.size and row.dtype.kind not in "iu":
         raise DataError(f"{metric.name}: wanted {what} of texts or integers, got {row.dtype} of shape {row.shape}")
     return [token for token in row.tolist() if token != metric.ignore]
 
 
 def merged(row: np.ndarray, blank: int | None) -> np.ndarray:
-    """The labels of the best alignment of CTC: repeated classes once, without blanks; all classes if blank is None."""
+    """Return the labels of CTC's best alignment: repeated classes once, without blanks; the row if blank is None."""
     if blank is None:
         return row
     isNew = np.concatenate([[True], row[1:] != row[:-1]]) if len(row) else np.zeros(0, bool)
