@@ -2,10 +2,11 @@
 
     python benchmarks/optimizers.py [--rounds 9] [--texts 4 8 16 32]
 
-Steps of all optimizers take turns; a ratio is that of their fastest rounds, since others may use the machine. `state`
-is the share of AdamW's state that is kept for one matrix of 1024 x 4096. What Muon takes does not depend on how many
-words a step has: with few of them it weighs more. `Muon of layers` leaves the embedding, which is the head too, to
-AdamW. Prints a table, and saves it with the command to benchmarks/results/optimizers.txt.
+Steps of all optimizers take turns; times are those of the processor, in the fastest round, since others may use the
+machine (with PUREGRAPH_THREADS=1 no thread waits for another). `state` is the share of AdamW's state that is kept for
+one matrix of 1024 x 4096. What Muon takes does not depend on how many words a step has: with few of them it weighs
+more. `Muon of layers` leaves the embedding, which is the head too, to AdamW. Prints a table, and saves it with the
+command to benchmarks/results/optimizers.txt.
 """
 
 import argparse
@@ -24,6 +25,7 @@ NAMES = ("AdamW", "SGD", "MomentumSGD", "Lion", "NAdam", "ScheduleFree", "LAMB",
 OPTIMIZERS = {name: getattr(pg, name) for name in NAMES} | {
     "Muon of layers": lambda rate: pg.MultiOptimizer({"*words.W": pg.AdamW(rate), "*": pg.Muon(rate)})
 }
+THREADS = f"PUREGRAPH_THREADS={n} " if (n := os.environ.get("PUREGRAPH_THREADS")) else ""
 WORDS, LENGTH, LAYERS, HEADS, SIZE = 2048, 256, 4, 4, 256
 
 
@@ -52,9 +54,9 @@ def timed(texts, rounds):
     times = {name: [] for name in OPTIMIZERS}
     for _ in range(rounds):
         for name, step in steps.items():
-            begin = time.perf_counter()
+            begin = time.process_time()
             step()
-            times[name].append(time.perf_counter() - begin)
+            times[name].append(time.process_time() - begin)
     fastest = min(times["AdamW"])
     return 1e3 * fastest, {name: min(ofName) / fastest for name, ofName in times.items()}
 
@@ -66,7 +68,7 @@ def main():
     options = parser.parse_args()
     texts, rows = options.texts, [timed(count, options.rounds) for count in options.texts]
     lines = [
-        f"python benchmarks/optimizers.py --rounds {options.rounds} --texts {' '.join(map(str, texts))}",
+        f"{THREADS}python benchmarks/optimizers.py --rounds {options.rounds} --texts {' '.join(map(str, texts))}",
         f"Python {platform.python_version()}, numpy {np.__version__}, {platform.system()} {platform.machine()}, "
         f"{os.cpu_count()} cores",
         f"GPT of {LAYERS} layers of {SIZE}, texts of {LENGTH} of {WORDS} words; {options.rounds} rounds",
