@@ -9,6 +9,7 @@ from typing import Any
 from puregraph.core.arguments import Flag, NotNegative, optional, takes
 from puregraph.core.errors import ArgumentError
 from puregraph.optimizers.optimizer import Optimizer
+from puregraph.optimizers.ruleoption import RuleOption
 
 PRODUCTS: dict[tuple[float, float], list[float]] = {}  # products of NAdam's momentum so far, by (beta1, psi)
 
@@ -34,6 +35,8 @@ class Adam(Optimizer):
         "v": "beta2 * v + (1 - beta2) * grad ** 2",
         "param": "param - rate / bias1 * m / (sqrt(v / bias2) + epsilon)",
     }
+
+    amsgrad: Any = RuleOption()
 
     @takes(alpha=optional(NotNegative), amsgrad=Flag)
     def __init__(

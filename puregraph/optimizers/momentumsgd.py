@@ -6,6 +6,7 @@ from typing import Any
 
 from puregraph.core.arguments import takes
 from puregraph.optimizers.optimizer import Optimizer, Share
+from puregraph.optimizers.ruleoption import RuleOption
 
 
 class MomentumSGD(Optimizer):
@@ -22,6 +23,8 @@ class MomentumSGD(Optimizer):
         "velocity": "momRate * velocity + grad",
         "param": "param - rate * velocity",
     }
+
+    dampening: Any = RuleOption()
 
     @takes(momRate=Share, dampening=Share)
     def __init__(self, learnRate: float = 1e-3, momRate: float = 0.9, dampening: float = 0.0, **options: Any):

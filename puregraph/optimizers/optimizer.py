@@ -15,6 +15,7 @@ from puregraph.core.base.signals import Deferred
 from puregraph.core.errors import PuregraphError, UnknownAttributeError
 from puregraph.optimizers.averages import Average
 from puregraph.optimizers.parameterrule import ParameterRule
+from puregraph.optimizers.ruleoption import RuleOption
 from puregraph.optimizers.slot import CountedSteps, Slot, normOf, notFinite, restoredSlots, warnOverwritten
 
 Share = Argument(
@@ -77,6 +78,7 @@ class Optimizer(ParameterRule):
     step: Any = CountedSteps()
     later: Any = None  # the GPU steps whose results are not read yet
     whole: Any = None  # the MultiOptimizer of which this is a member
+    average: Any = RuleOption()
     asksAgain = False  # True if an update takes a closure, which it calls for more costs and gradients
     measured: float | None = None  # the norm of all gradients, if several processes computed it together
 

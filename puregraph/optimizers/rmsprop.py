@@ -8,6 +8,7 @@ import numpy as np
 
 from puregraph.core.arguments import Flag, takes
 from puregraph.optimizers.optimizer import Optimizer
+from puregraph.optimizers.ruleoption import RuleOption
 
 if TYPE_CHECKING:
     from puregraph.core.device import Array
@@ -34,6 +35,9 @@ class RMSProp(Optimizer):
         "meanSquare": "factor * meanSquare + (1 - factor) * grad ** 2",
         "param": "param - rate * grad / (sqrt(meanSquare) + epsilon)",
     }
+
+    centered: Any = RuleOption()
+    momRate: Any = RuleOption()
 
     @takes(centered=Flag)
     def __init__(

@@ -1,5 +1,8 @@
 """Averages of parameters by definition, in validation, and after a resume; weight decay that spares; parts of rules."""
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 
@@ -16,9 +19,11 @@ from puregraph.optimizers import (
     Adamax,
     AdamW,
     Lookahead,
+    MomentumSGD,
     MultiOptimizer,
     Muon,
     Optimizer,
+    RMSProp,
 )
 
 RNG = np.random.default_rng(3)
@@ -191,3 +196,41 @@ def test_the_largest_variance_so_far_is_refused_where_there_is_none():
     for kind in (LAMB, Adamax):
         with pytest.raises(ArgumentError, match="amsgrad needs a rule with a root of v"):
             kind(amsgrad=True)
+
+
+@pytest.mark.parametrize(
+    ("made", "name", "value"),
+    [
+        (lambda: Adam(), "amsgrad", True),
+        (lambda: AdamW(amsgrad=True), "amsgrad", False),
+        (lambda: SGD(0.1), "average", EMA(0.9)),
+        (lambda: SGD(0.1, average=EMA(0.9)), "average", None),
+        (lambda: Muon(average=EMA(0.9)), "average", SWA(2)),
+        (lambda: RMSProp(), "centered", True),
+        (lambda: RMSProp(), "momRate", 0.9),
+        (lambda: MomentumSGD(), "dampening", 0.5),
+    ],
+)
+def test_a_setting_that_chooses_the_formulas_cannot_be_changed(made, name, value):
+    optimizer = made()
+    with pytest.raises(ArgumentError, match=rf"{name} chooses its formulas and state, and cannot be changed; make"):
+        setattr(optimizer, name, value)
+    setattr(optimizer, name, getattr(optimizer, name))
+    copied = pickle.loads(pickle.dumps(copy.deepcopy(optimizer)))
+    assert type(getattr(copied, name)) is type(getattr(optimizer, name))
+
+
+def test_a_number_that_chose_the_formulas_may_become_another():
+    weights = []
+    for first, then in ((0.9, 0.5), (0.5, 0.5)):
+        net = network()
+        optimizer = RMSProp(0.1, momRate=first).setupOn(net)
+        optimizer.momRate = then
+        rng = np.random.default_rng(0)
+        for _ in range(3):
+            for p in net.params.values():
+                p.grad = rng.standard_normal(p.shape).astype(np.float32)
+            optimizer.update()
+        weights.append(weightsOf(net))
+    for path, w in weights[0].items():
+        np.testing.assert_array_equal(w, weights[1][path])

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from puregraph import Conv2D, Flatten, Linear, Sequential, optimizers
+from puregraph import Conv2D, Flatten, Graph, Linear, Sequential, Weight, optimizers
 from puregraph.compile.updater import Updater
 from puregraph.core.param import Param
 from puregraph.graph.module import Module
@@ -149,6 +149,17 @@ def float64Scalars():
     torch.set_default_dtype(before)
 
 
+def peerSettings(name, rng):
+    """Random settings of an optimizer: ours, and PyTorch's."""
+    ours, other = PEERS[name][1](rng)
+    if name not in NODECAY and rng.integers(2):
+        ours["decay"] = other["weight_decay"] = float(rng.uniform(0, 0.3))
+    elif name == "AdamW":
+        ours["decay"] = other["weight_decay"] = 0.0
+    ours["maximise"] = other["maximize"] = bool(rng.integers(2))
+    return ours, other
+
+
 @pytest.mark.peers
 @pytest.mark.usefixtures("float64Scalars")
 @pytest.mark.parametrize("name", PEERS)
@@ -157,13 +168,8 @@ def test_a_hundred_steps_are_those_of_pytorch(name, seed):
     import torch
 
     rng = caseOf(name, seed)
-    theirs, settings = PEERS[name]
-    ours, other = settings(rng)
-    if name not in NODECAY and rng.integers(2):
-        ours["decay"] = other["weight_decay"] = float(rng.uniform(0, 0.3))
-    elif name == "AdamW":
-        ours["decay"] = other["weight_decay"] = 0.0
-    ours["maximise"] = other["maximize"] = bool(rng.integers(2))
+    theirs = PEERS[name][0]
+    ours, other = peerSettings(name, rng)
     net = Bag(rng)
     mirror = {path: torch.tensor(p.data.copy(), requires_grad=True) for path, p in net.params.items()}
     opt = getattr(optimizers, name.split()[0])(**ours)
@@ -273,15 +279,20 @@ PAPERS = {
 }
 
 
+def paperSettings(name, rng):
+    """Random settings of an optimizer."""
+    options = {key: float(rng.uniform(*ends)) for key, ends in PAPERS[name][1].items()}
+    options["decay"] = float(rng.uniform(0, 0.3)) * int(rng.integers(2))
+    if name == "ScheduleFree":
+        options["warmUp"] = int(rng.integers(0, 40))
+    return options
+
+
 @pytest.mark.parametrize("name", PAPERS)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_hundred_steps_are_those_of_the_paper(name, seed):
     rng = caseOf(name, seed)
-    formula, ranges = PAPERS[name]
-    options = {key: float(rng.uniform(*ends)) for key, ends in ranges.items()}
-    options["decay"] = float(rng.uniform(0, 0.3)) * int(rng.integers(2))
-    if name == "ScheduleFree":
-        options["warmUp"] = int(rng.integers(0, 40))
+    formula, options = PAPERS[name][0], paperSettings(name, rng)
     net = Bag(rng)
     mirror = {path: np.array(p.data) for path, p in net.params.items()}
     states = {path: {} for path in mirror}
@@ -311,6 +322,30 @@ def optimizerFor(name, rng, average=None):
     average = None if name in ("ASGD", "ScheduleFree") else average
     decay = {"decay": 0.1} if rng.integers(2) else {}
     return getattr(optimizers, name)(**decay, average=average)
+
+
+@pytest.mark.parametrize("name", [*PEERS, *PAPERS])
+@pytest.mark.parametrize("seed", SEEDS[1:])
+def test_a_hundred_compiled_steps_are_eager_ones(name, seed):
+    """With the settings and shapes that are compared with PyTorch and the papers."""
+    nets = []
+    for isCompiled in (False, True):
+        rng = caseOf(name, seed)
+        options = peerSettings(name, rng)[0] if name in PEERS else paperSettings(name, rng)
+        params = Bag(rng).params
+        net = Graph([], [Weight(p.shape, name=path).node() for path, p in params.items()]).calcMode("float64")
+        for p in net.params.values():
+            p.data = rng.standard_normal(p.shape)
+        opt = getattr(optimizers, name.split()[0])(**options).setupOn(net)
+        draw(net, rng)
+        updater = Updater(net, opt) if isCompiled else None
+        for _ in range(UPDATES):
+            draw(net, rng)
+            updater.run() if isCompiled else opt.update()
+        nets.append(net)
+    assert updater.why == ""
+    for path, p in nets[0].params.items():
+        np.testing.assert_allclose(nets[1].params[path].data, p.data, rtol=1e-10, atol=1e-10, err_msg=path)
 
 
 @pytest.mark.parametrize("name", EVERY)
@@ -343,25 +378,27 @@ def test_a_restored_optimizer_goes_on_with_the_same_bits(name, dtype, average):
     rng = caseOf(name, 1)
     net = Bag(rng, dtype)
     opt = optimizerFor(name, rng, average).setupOn(net)
-    for _ in range(5):
-        draw(net, rng)
+    saved = {}
+    for step in range(1, 9):
+        draw(net, np.random.default_rng(step))
         opt.update()
-    other = Bag(caseOf(name, 2), dtype)
-    for path, p in net.params.items():
-        setattr(other, path, Param(p.shape, lambda g, s: np.zeros(s), dtype))
-        other.params[path].data = p.data.copy()
-    again = type(opt)(**opt.initArgs[1]).setupOn(other)
-    again.restore(opt.step, {key: array.copy() for key, array in opt.state.items()})
-    one, two = np.random.default_rng(7), np.random.default_rng(7)
-    for _ in range(4):
-        draw(net, one)
-        draw(other, two)
-        opt.update()
-        again.update()
-    for path, p in net.params.items():
-        np.testing.assert_array_equal(p.data, other.params[path].data, err_msg=path)
-    for key, array in opt.state.items():
-        np.testing.assert_array_equal(array, again.state[key], err_msg=key)
+        state = {key: array.copy() for key, array in opt.state.items()}
+        saved[step] = {path: p.data.copy() for path, p in net.params.items()}, state
+    for stop in (1, int(rng.integers(2, 7)), 7):
+        other = Bag(caseOf(name, 2), dtype)
+        weights, state = saved[stop]
+        for path, array in weights.items():
+            setattr(other, path, Param(array.shape, lambda g, s: np.zeros(s), dtype))
+            other.params[path].data = array.copy()
+        again = type(opt)(**opt.initArgs[1]).setupOn(other)
+        again.restore(stop, {key: array.copy() for key, array in state.items()})
+        for step in range(stop + 1, 9):
+            draw(other, np.random.default_rng(step))
+            again.update()
+        for path, array in saved[8][0].items():
+            np.testing.assert_array_equal(array, other.params[path].data, err_msg=path)
+        for key, array in saved[8][1].items():
+            np.testing.assert_array_equal(array, again.state[key], err_msg=key)
 
 
 @pytest.mark.parametrize("shape", [(64, 256), (300, 64), (64, 64), (3, 5)])
