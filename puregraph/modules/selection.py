@@ -8,6 +8,8 @@ from puregraph.core.errors import need
 from puregraph.core.shape import givenNumber, normalAxis, product, sizesOf
 from puregraph.core.tracer import arrayLike
 from puregraph.graph.module import Module
+from puregraph.ops.gather.writes import addAlong
+from puregraph.ops.order.reference import sortAlong
 
 
 class Compress(Module):
@@ -195,22 +197,13 @@ class TopKValues(Module):
         return [x, np.dtype(np.int64)]
 
     def updateData(self, x, k=None):
-        axis = normalAxis(self.axis, x.ndim)
-        count = self.count if k is None else sizesOf(k)[0]
-        flipped = np.flip(x, axis) if self.largest else x
-        order = np.argsort(flipped, axis=axis, kind="stable")
-        if self.largest:
-            order = x.shape[axis] - 1 - np.flip(order, axis)
-        order = order[(slice(None),) * axis + (slice(0, count),)]
-        return np.take_along_axis(x, order, axis), order
+        return sortAlong(x, self.axis, self.count if k is None else int(sizesOf(k)[0]), self.largest)
 
     def updateGrad(self, grad, x, k, values, indices):
         g = grad[0]
         if g is None:
             return np.zeros_like(values, shape=x.shape), None
-        gx = np.zeros_like(g, shape=x.shape)
-        np.put_along_axis(gx, indices, g, normalAxis(self.axis, x.ndim))
-        return gx, None
+        return addAlong(g, indices, normalAxis(self.axis, x.ndim), x.shape[self.axis]), None
 
     def sample(self, rng, x, *k):
         return [rng.permutation(int(np.prod(x))).reshape(x) * 0.5, *[np.full(shape, 2) for shape in k]]

@@ -30,6 +30,7 @@ from puregraph.ops.kernels import (
     takeClass,
 )
 from puregraph.ops.operation import OPERATIONS
+from puregraph.ops.order.reference import sortAlong
 from puregraph.ops.product.einsum import ontoDiagonal
 from puregraph.ops.reduction.cumulate import UFUNCS, cumulate
 from puregraph.ops.reduction.windowsum import windowSum
@@ -607,6 +608,7 @@ def test_scattering():
     check(lambda v: ontoDiagonal(v, "iji", (2, 3, 2)) ** 2, some(2, 1))
     check(lambda g: putAt(g, ([0, 0, 1],), (3,)) ** 2, some(3))
     check(lambda x: windowSum(x, 1, 2) ** 2, some(2, 4))
+    check(lambda x: sortAlong(x, 1, 3)[0] ** 2, some(2, 4))
     for kind in UFUNCS:
         check(lambda x: cumulate(x, 1, kind) ** 2, some(2, 4))
 

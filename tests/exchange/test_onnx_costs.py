@@ -13,8 +13,6 @@ from puregraph.onnx import toOnnx  # noqa: E402
 
 LEFT: dict[str, str] = {  # costs that are not written, and why
     "CTC": "goes through time by a kernel of its own",
-    "Lovasz": "sorts errors, which its rule does with argsort",
-    "LovaszHinge": "sorts errors, which its rule does with argsort",
 }
 CASES = [
     pytest.param(cost, shapes, id=f"{name}-{number}")

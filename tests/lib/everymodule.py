@@ -105,7 +105,7 @@ FIRSTORDER = {
         modules.Scan,
         modules.ScatterElements,
     ),
-    *(modules.ScatterND, modules.TensorScatter, modules.TopKValues, modules.Trilu),
+    *(modules.ScatterND, modules.TensorScatter, modules.Trilu),
 }
 # whose target is a sign, whose parameters are in the cost, or whose gradient is a kernel without a derivative
 UNEVEN = {costs.ArcFace, costs.HingeEmbedding, costs.CosineEmbedding, costs.CTC}
@@ -123,7 +123,6 @@ ONNUMPY = set(
     BitCast BitShift Bitwise Col2Im CTC DFT Lovasz LovaszHinge MaxPoolNd MultiLabelMargin
     MultiMargin NTXent Orthogonal Pad Determinant GatherElements GatherND GridSample If MaxUnpool
     Multinomial Prod RandomLike ReduceAlong Resize ReverseSequence RoiAlign RoiPool Scan ScatterElements ScatterND TensorScatter
-    TopKValues
     """.split()
 )
 

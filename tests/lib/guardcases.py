@@ -42,6 +42,7 @@ from puregraph import (
     Swish,
     Tanh,
     Tile,
+    TopKValues,
     Transpose,
     Upsample2D,
 )
@@ -188,6 +189,12 @@ class CaseDrawer:
             self.number(0, len(shape) - 1), bool(self.number(0, 1)), bool(self.number(0, 1))
         )
         return [module, *self.pick([], [Tanh()])], [self.array(*shape)]
+
+    def ordering(self):
+        shape = [self.pick(1, 2, 3, 5, 8, 13, 33, 70, 200) for _ in range(self.number(1, 3))]
+        axis, x = self.number(0, len(shape) - 1), Input(name="x").node()
+        node = TopKValues(self.number(1, shape[axis]), axis, bool(self.number(0, 1))).node(x)
+        return Graph(x, Tanh().node((node, 0))), [self.array(*shape)]
 
     def movement(self):
         shape = [self.pick(1, 2, 3, 5, 8, 13, 16, 17, 24, 33) for _ in range(self.number(2, 4))]

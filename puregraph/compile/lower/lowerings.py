@@ -5,9 +5,21 @@ from puregraph.ops.alignment import lowering as alignment
 from puregraph.ops.attention import lowering as attention
 from puregraph.ops.convolution import lowering as convolution
 from puregraph.ops.gather import lowering as gather
+from puregraph.ops.order import lowering as order
 from puregraph.ops.pooling import lowering as pooling
 from puregraph.ops.product import lowering as product
 from puregraph.ops.recurrent import lowering as recurrent
 from puregraph.ops.reduction import lowering as reduction
 
-__all__ = ["alignment", "attention", "convolution", "copies", "gather", "pooling", "product", "recurrent", "reduction"]
+__all__ = [
+    "alignment",
+    "attention",
+    "convolution",
+    "copies",
+    "gather",
+    "order",
+    "pooling",
+    "product",
+    "recurrent",
+    "reduction",
+]

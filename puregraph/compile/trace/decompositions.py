@@ -15,6 +15,7 @@ from puregraph.ops.elementwise import decomposition as elementwise
 from puregraph.ops.gather import decomposition as gather
 from puregraph.ops.movement import decomposition as movement
 from puregraph.ops.operation import declared
+from puregraph.ops.order import decomposition as order
 from puregraph.ops.pooling import decomposition as pooling
 from puregraph.ops.product import decomposition as product
 from puregraph.ops.reduction import decomposition as reduction
@@ -29,6 +30,7 @@ __all__ = [
     "elementwise",
     "gather",
     "movement",
+    "order",
     "pooling",
     "product",
     "reduction",

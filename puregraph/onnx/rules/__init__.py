@@ -5,6 +5,7 @@ from puregraph.ops.convolution import onnx as convolution
 from puregraph.ops.elementwise import onnx as elementwise
 from puregraph.ops.gather import onnx as gather
 from puregraph.ops.movement import onnx as movement
+from puregraph.ops.order import onnx as order
 from puregraph.ops.pooling import onnx as pooling
 from puregraph.ops.product import onnx as product
 from puregraph.ops.recurrent import onnx as recurrent
@@ -16,6 +17,7 @@ __all__ = [
     "elementwise",
     "gather",
     "movement",
+    "order",
     "pooling",
     "product",
     "recurrent",

@@ -91,11 +91,12 @@ def lowerAddAt(call: Call, workspace: LoweringWorkspace) -> list[KernelCall] | N
     """Add elements at their indices, row by row."""
     values, index, size = call.arguments
     (y,) = call.outs
-    if not isSingle(values, y) or index.dtype != np.int32 or not isRowMajor(index) or not isRowMajor(y):
+    if not isSingle(values, y) or index.dtype != np.int32 or not isRowMajor(y):
         return None
     where, before = toRowMajor(values, workspace)
+    index, also = toRowMajor(index, workspace)
     rows, count = values.shape
-    return [*before, *gather.addAt(where, index, y, rows, count, size)]
+    return [*before, *also, *gather.addAt(where, index, y, rows, count, size)]
 
 
 op(maxPoolGrad).declare(tiling=maxPoolGradTiling)

@@ -13,7 +13,7 @@ import numpy as np
 from puregraph.core.base.widen import widened
 from puregraph.core.shape import normalAxis
 from puregraph.core.tracer import arrayLike
-from puregraph.ops.gather.reference import addAt
+from puregraph.ops.gather.writes import addAlong
 from puregraph.ops.operation import op
 from puregraph.ops.reduction.cumulate import cumulate, part, shifted
 from puregraph.ops.tangents import alone
@@ -103,11 +103,7 @@ def leaders(x: Any, axis: int) -> AnyArray:
 
 def maximumGrad(g: Any, x: Any, axis: int) -> Any:
     """To the first of the largest elements."""
-    at = np.moveaxis(leaders(x, axis), axis, -1)
-    values = np.moveaxis(g, axis, -1)
-    n = x.shape[axis]
-    dx = addAt(values.reshape(x.size // max(n, 1), n), at.reshape(x.size // max(n, 1), n), n)
-    return np.moveaxis(dx.reshape(values.shape), -1, axis)
+    return addAlong(g, leaders(x, axis), axis, x.shape[axis])
 
 
 def maximumTangent(t: Any, x: Any, axis: int) -> AnyArray:

@@ -1,0 +1,1 @@
+"""Order: sorting along an axis, and the largest or smallest elements, with their indices."""
