@@ -82,9 +82,9 @@ def givenSizes(shape: Shape, name: str) -> list[Size] | None:
 
 
 def givenNumber(shape: Shape, name: str, argument: str) -> Size | None:
-    """The whole number that an input holds where the argument is None; None if it is not known ahead of data.
+    """Return the whole number in the input `name`, which replaces an argument; None if it is not known ahead of data.
 
-    Raises: ShapeError where the input is absent, or holds several.
+    Raises    ShapeError if the input is missing, or holds several numbers
     """
     need(shape in ((), (1,)), f"{argument}, or an input {name} of one number", shape)
     value = valueOf(shape)

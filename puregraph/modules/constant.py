@@ -277,7 +277,7 @@ class Range(Module):
 
 
 def numberIn(x):
-    """The number that an array of one element holds."""
+    """Return the only element of an array as a number."""
     return x.dtype.type(float(x)) if isFloating(x.dtype) else sizesOf(x)[0]
 
 

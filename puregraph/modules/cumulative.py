@@ -32,7 +32,7 @@ class _Cumulative(Module):
         return x
 
     def axisFrom(self, along):
-        """The axis, which `along` holds unless the module has it."""
+        """Return the axis: the one in `along`, or that of the module."""
         return self.axis if along is None else sizesOf(along)[0]
 
     def sample(self, rng, x, *along):

@@ -56,7 +56,7 @@ class Concat(Module):
         yield cls(axis=-3), [(2, 3, 2), (1, 3, 2)]
 
 
-MAX_OUTPUTS = 65536  # each has a name
+MAX_OUTPUTS = 65536  # the most outputs, as each has a name
 
 
 class Split(Module):

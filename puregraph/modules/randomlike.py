@@ -23,7 +23,7 @@ class RandomLike(Module):
     reads = ()
     isDiscrete = True
     draws = "count"
-    drawsAlways = True  # an operator of the model, not of its training
+    drawsAlways = True  # in evalMode too: it is part of the model
 
     def __init__(
         self,

@@ -18,7 +18,7 @@ class _CellGradient:
         self.U = self.b = self.P = None
 
     def step(self, gy, h, c, kept, isOn):
-        """Backpropagate one time step; returns the gradient of the sums p. `h`, `c` are the states before it."""
+        """Backpropagate through one time step, from states `h`, `c`. Returns the gradient of the sums p."""
         gh, gc = self.h if gy is None else self.h + (gy if isOn is None else np.where(isOn, gy, 0 * gy)), self.c
         if isOn is not None:
             held, (gh, gc) = (gh, gc), [np.where(isOn, g, 0 * g) for g in (gh, gc)]
