@@ -120,8 +120,8 @@ NOTTWICE = {e for e in EXAMPLES if e[0] in (modules.AvgPoolNd, modules.LpPoolNd)
 # modules some of whose steps numpy computes: loops over the data, integers, and functions without a lowering
 ONNUMPY = set(
     """
-    BitCast BitShift Bitwise Col2Im CTC DFT Lovasz LovaszHinge MaxPoolNd MultiLabelMargin
-    MultiMargin NTXent Orthogonal Pad Determinant GatherElements GatherND GridSample If MaxUnpool
+    BitCast BitShift Bitwise Col2Im CTC DFT Lovasz LovaszHinge MaxPoolNd
+    Orthogonal Pad Determinant GatherElements GatherND GridSample If MaxUnpool
     Multinomial Prod RandomLike ReduceAlong Resize ReverseSequence RoiAlign RoiPool Scan ScatterElements ScatterND TensorScatter
     """.split()
 )

@@ -1,6 +1,7 @@
 """Costs: Modules that compare predictions with targets and return a number: a mean, or a sum."""
 
 from puregraph.modules.costs.abs import Abs
+from puregraph.modules.costs.adaptivesoftmax import AdaptiveSoftmax
 from puregraph.modules.costs.arcface import ArcFace
 from puregraph.modules.costs.bce import BCE
 from puregraph.modules.costs.cost import Cost
@@ -26,6 +27,7 @@ from puregraph.modules.costs.softcrossentropy import SoftCrossEntropy
 
 __all__ = [
     "Abs",
+    "AdaptiveSoftmax",
     "ArcFace",
     "BCE",
     "CTC",

@@ -1,4 +1,4 @@
-"""Gather: class weights, and tables whose rows are not contiguous."""
+"""Gather: class weights, tables whose rows are not contiguous, and the gradient of an index."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from puregraph.core.tracer import areRecorded
 from puregraph.ops.gather.labels import classIndex
 from puregraph.ops.gather.lowering import rowLike
 from puregraph.ops.gather.reference import gather, scatterAdd, takeClass
+from puregraph.ops.gather.writes import isBasic, isMask, putAt
 from puregraph.ops.operation import op
 
 if TYPE_CHECKING:
@@ -40,3 +41,14 @@ def gathered(table: AnyArray, index: Any) -> AnyArray:
 def scattered(grad: AnyArray, index: AnyArray, rows: int) -> AnyArray:
     """The gradient, as a row-major array."""
     return NotImplemented if isRowMajor(grad, index.ndim) else scatterAdd(grad.copy(), index, rows)
+
+
+@op(putAt).decompose
+def placed(g: AnyArray, key: Any, shape: Any) -> AnyArray:
+    """Zeros with the gradient written to what slices and integers select; an array of them may repeat."""
+    parts = key if type(key) is tuple else (key,)
+    if not areRecorded(g) or not isBasic(key) or any(map(isMask, parts)):
+        return NotImplemented
+    dx = np.zeros_like(g, shape=shape)
+    dx[key] = g
+    return dx
