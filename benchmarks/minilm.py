@@ -7,9 +7,9 @@ The torch network is transformers' BertModel (`sdpa`, inference mode), the ONNX 
 array. All have the same weights, tokens and threads; calls take turns, and of two in a row the second is timed. The
 outputs are compared first.
 
-Prints a table, and saves it with the command to benchmarks/results/minilm.txt: medians in milliseconds with quartiles,
-and the fastest call. `ratio` is the median of their time by ours in the same round, `of min` the same of the fastest
-calls, which tell more on a machine that others use.
+Prints a table, and saves it with the command to benchmarks/results/minilm2.txt (1 for one thread): medians in
+milliseconds with quartiles, and the fastest call. `ratio` is the median of their time by ours in the same round, `of
+min` the same of the fastest calls, which tell more on a machine that others use.
 """
 
 import argparse
@@ -145,7 +145,7 @@ def main():
         for line in measure(size, options.threads, options.rounds, options.compiled):
             lines.append(line)
             print(line, flush=True)
-    (RESULTS / "minilm.txt").write_text("\n".join(lines) + "\n")
+    (RESULTS / f"minilm{options.threads}.txt").write_text("\n".join(lines) + "\n")
 
 
 if __name__ == "__main__":

@@ -43,6 +43,7 @@ GUIDES = {  # in the order in which people come
         "checkpoints",
         "weights",
         "derived",
+        "finetuning",
         "pictures",
         "notation",
     ],

