@@ -126,10 +126,11 @@ class Meters:
     def row(self, prefix: str = "") -> dict[str, float]:
         """The mean cost as `loss`, and every metric that is one number; a warning says why one is nan."""
         self.flush()
+        figures = self.known(prefix)
         for metric in self.metrics:
-            if doubt := metric.doubt():
+            if math.isnan(figures.get(prefix + metric.name, 0.0)) and (doubt := metric.doubt()):
                 warnUser(f"{prefix}{metric.name} is nan: {doubt}", GraphWarning)
-        return self.known(prefix)
+        return figures
 
     def known(self, prefix: str = "", isFinal: bool = True) -> dict[str, float]:
         """Return the mean cost and the metrics of the batches that have been read.

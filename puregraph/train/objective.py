@@ -214,6 +214,8 @@ def metricDoubt(metric: Any, cost: Any, last: Any, label: str, x: Any, target: A
     """Return a doubt about a metric that reads an output otherwise than its cost does; empty if they agree."""
     kind, takes = type(metric).__name__, getattr(cost, "takes", "")
     gives = "" if last is None else last.module.gives
+    if gives == "probabilities" and getattr(metric, "probabilities", None) is False:
+        return f"{label} gives probabilities, not scores: write {kind}(probabilities=True)"
     if x == target and gives == "probabilities" and getattr(metric, "threshold", None) == 0.0:
         return f"{label} gives probabilities, all above the threshold 0: write {kind}(threshold=0.5)"
     if x == target and takes and gives != "probabilities" and metric.comparesValues:

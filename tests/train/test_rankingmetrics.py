@@ -1,10 +1,29 @@
 """Metrics of all samples: extremes, one class, saved state, arrays on a GPU, and training with them."""
 
+import warnings
+
 import numpy as np
 import pytest
 from fakecupy import useCupy
 
-from puregraph import BCE, R2, SGD, AveragePrecision, Linear, LogLoss, RocAuc, Spearman, Trainer, Validator
+from puregraph import (
+    BCE,
+    MSE,
+    R2,
+    SGD,
+    AveragePrecision,
+    CalibrationError,
+    Kappa,
+    Linear,
+    LogLoss,
+    Perplexity,
+    RocAuc,
+    Sequential,
+    Sigmoid,
+    Spearman,
+    Trainer,
+    Validator,
+)
 from puregraph.core.errors import ArgumentError, DataError, GraphWarning
 
 X = np.random.default_rng(0).standard_normal((30, 4)).astype(np.float32)
@@ -35,6 +54,26 @@ def test_targets_of_one_class_are_nan_with_a_sentence(kind, thresholds):
     assert kind(thresholds=thresholds).doubt() == ""
     with pytest.warns(GraphWarning, match="is nan: all targets are of one class"):
         Validator(Linear(4, 1), BCE(), [kind(thresholds=thresholds)]).validate(X, np.zeros((30, 1), int))
+
+
+@pytest.mark.parametrize("kind", [RocAuc, AveragePrecision, LogLoss, Perplexity, CalibrationError])
+def test_a_network_that_gives_probabilities_is_noticed(kind):
+    net = Sequential(Linear(4, 1), Sigmoid())
+    with pytest.warns(
+        GraphWarning, match=rf"gives probabilities, not scores: write {kind.__name__}\(probabilities=True"
+    ):
+        Validator(net, MSE(), [kind()]).validate(X, YES.astype(np.float32))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Validator(net, MSE(), [kind(probabilities=True)]).validate(X, YES.astype(np.float32))
+
+
+def test_agreement_on_a_single_class_is_no_figure():
+    metric = Kappa(2)
+    metric.update(np.array([[1.0, 0.0], [2.0, 0.0]]), np.array([0, 0]))
+    assert np.isnan(metric.value()) and metric.doubt() == "all predictions and targets are of one class"
+    metric.update(np.array([[0.0, 1.0]]), np.array([1]))
+    assert metric.value() == 1.0 and not metric.doubt()
 
 
 def test_equal_targets_have_no_variance():

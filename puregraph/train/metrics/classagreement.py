@@ -25,7 +25,7 @@ class _OfCounts(Confusion):
 class Kappa(_OfCounts):
     """kappa = (a - c) / (1 - c), with a the accuracy, and c what it would be by chance, for these counts of classes
 
-    Arguments are those of `Confusion`.
+    It is nan where all predictions and targets are of one class. Arguments are those of `Confusion`.
 
     Source    Cohen 1960, A Coefficient of Agreement for Nominal Scales
 
@@ -39,6 +39,10 @@ class Kappa(_OfCounts):
         n = actual.sum()
         chance = (actual * predicted).sum() / n**2
         return (right.sum() / n - chance) / (1 - chance)
+
+    def doubt(self) -> str:
+        isNan = self.sums.any() and np.isnan(self.value())
+        return "all predictions and targets are of one class" if isNan else ""
 
 
 class Matthews(_OfCounts):
