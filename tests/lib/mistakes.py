@@ -170,6 +170,18 @@ def callables():
         "TopK": (TopK, {**labels, "k": 2}),
         "Confusion": (Confusion, {**labels, "classes": 3}),
         "MAE": (MAE, {"which": 0, "name": None}),
+        "RocAuc": (
+            puregraph.RocAuc,
+            {**labels, "classes": 3, "average": "macro", "thresholds": 5, "probabilities": False},
+        ),
+        "LogLoss": (puregraph.LogLoss, {**labels, "probabilities": False}),
+        "CalibrationError": (puregraph.CalibrationError, {**labels, "intervals": 15, "norm": "l1"}),
+        "WER": (puregraph.WER, {"blank": 0, "space": 1, "ignore": -1, "axis": -1}),
+        "BLEU": (puregraph.BLEU, {"order": 4, "ignore": -1, "axis": -1}),
+        "MeanAveragePrecision": (
+            puregraph.MeanAveragePrecision,
+            {"thresholds": 0.5, "points": 101, "most": 100, "which": 0, "name": None},
+        ),
         "SGD": (SGD, options),
         "MomentumSGD": (MomentumSGD, {"learnRate": 0.1, "momRate": 0.9}),
         "NesterovSGD": (NesterovSGD, {"learnRate": 0.1, "momRate": 0.9}),
