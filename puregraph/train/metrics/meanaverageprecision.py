@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from puregraph.core import device
-from puregraph.core.arguments import Positive, optional, takes
+from puregraph.core.arguments import Positive, isNumber, optional, takes
 from puregraph.core.errors import ArgumentError, DataError, show
 from puregraph.train.metrics.curveareas import cumulated
 from puregraph.train.metrics.gatheredmetric import GatheredMetric
@@ -44,18 +44,20 @@ class MeanAveragePrecision(GatheredMetric):
     @takes(points=optional(Positive), most=Positive)
     def __init__(
         self,
-        thresholds: float | Iterable[float] | None = None,
+        thresholds: float | Sequence[float] | None = None,
         points: int | None = 101,
         most: int = 100,
         which: int = 0,
         name: str | None = None,
     ):
-        levels = np.atleast_1d(np.asarray(COCO if thresholds is None else thresholds, np.float64))
-        if levels.ndim != 1 or not len(levels) or not ((levels > 0) & (levels <= 1)).all():
+        levels: Any = COCO if thresholds is None else [thresholds] if isNumber(thresholds) else thresholds
+        isList = isinstance(levels, (list, tuple, np.ndarray)) and len(levels) > 0
+        if not isList or not all(isNumber(level) and 0 < level <= 1 for level in levels):
             raise ArgumentError(
-                f"MeanAveragePrecision: wanted thresholds above 0 and at most 1, got {thresholds!r:.60}"
+                f"{type(self).__name__}: wanted thresholds above 0 and at most 1, got {thresholds!r:.60}"
             )
-        self.thresholds, self.points, self.most = levels, points, most
+        self.thresholds = np.array(levels, np.float64)
+        self.points, self.most = points, most
         super().__init__(which, name)
 
     def update(self, prediction: Any, target: Any) -> None:  # type: ignore[override]
