@@ -35,11 +35,6 @@ class EpochLoop:
     def __init__(self, trainer: Trainer, source: Arrays | Stream, checks: Arrays | Stream | None):
         self.trainer, self.run, self.source, self.checks = trainer, trainer.runState, source, checks
         count = trainer.grains or trainer.world.size
-        if getattr(trainer.optimizer, "asksAgain", False) and (count > 1 or trainer.stages or trainer.tensor):
-            name = type(trainer.optimizer).__name__
-            raise PuregraphError(
-                f"{name}: it asks for more than one gradient of a step; train in one process, one grain"
-            )
         self.shared = self.dividedStep() if count > 1 or trainer.stages or trainer.tensor else None
         trainer.callbacks = callbacksFrom(trainer.callbacks)  # the user may have appended callbacks
         self.isWatched = any(map(looksAtSteps, trainer.callbacks))

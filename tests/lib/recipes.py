@@ -11,6 +11,8 @@ import puregraph
 from puregraph import (
     EMA,
     LAMB,
+    LBFGS,
+    SAM,
     SWA,
     Accuracy,
     Adafactor,
@@ -59,6 +61,20 @@ def matrices(**options):
     trainer, data, target = perceptron(**options)
     rules = {"linear.W": Muon(1e-2, average=EMA(0.9)), "*.W": Adafactor(1e-2), "linear.b": LAMB(average=SWA(2))}
     trainer.optimizer = MultiOptimizer({**rules, "*": Adam(1e-2, average=Lookahead(3))}, clipNorm=0.5)
+    return trainer, data, target
+
+
+def sharpness(**options):
+    """The same with steps that take two gradients."""
+    trainer, data, target = perceptron(**options)
+    trainer.optimizer = SAM(Adam(1e-2))
+    return trainer, data, target
+
+
+def quasiNewton(**options):
+    """The convolutional network, in steps that take as many gradients as a line search asks for."""
+    trainer, data, target = convolutional(**options)
+    trainer.optimizer = LBFGS(iterations=3, lineSearch="wolfe")
     return trainer, data, target
 
 
@@ -120,6 +136,15 @@ def inParts(**options):
     trainer = Trainer(net, CrossEntropy(), Adam(1e-2, clipNorm=0.5), **given)
     tokens = rng.integers(0, 18, (41, 7))
     return trainer, tokens[:, :-1], tokens[:, 1:]
+
+
+def asking():
+    """The hashes of runs whose optimizers ask for several gradients of a step."""
+    found = []
+    for trainer, data, target in (sharpness(), quasiNewton()):
+        trainer.train(data, target, epochs=2, validation=(data[:20], target[:20]))
+        found.append(hashOf(trainer))
+    return found
 
 
 def tensorAverage():

@@ -1,5 +1,6 @@
 """Processes that train together begin alike, stop after the same step, and go on from each other's files."""
 
+import json
 import signal
 import subprocess
 
@@ -149,3 +150,15 @@ def test_ctrl_c_stops_all_after_the_same_step_and_saves_once(tmp_path):
     assert "Traceback" not in text
     trainer = recipes.perceptron()[0].resume(tmp_path / "run.h5")
     assert f"stopped {trainer.step}" == steps[0]
+
+
+ASKING = """
+import json, recipes
+print(json.dumps(recipes.asking()))
+"""
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("count", [3, pytest.param(2, marks=pytest.mark.slow)])
+def test_optimizers_that_ask_for_several_gradients_are_those_of_one_process(count, tmp_path):
+    assert [json.loads(line) for line in lines(ran(count, tmp_path, ASKING))] == [recipes.asking()] * count

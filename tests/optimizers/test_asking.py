@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from puregraph import MSE, Linear, Sequential, Tanh, Trainer, seed
-from puregraph.core.errors import ArgumentError, PuregraphError
+from puregraph.core.errors import ArgumentError, DataError, PuregraphError
 from puregraph.optimizers import LBFGS, SAM, SGD, Adam
 
 RNG = np.random.default_rng(3)
@@ -149,8 +149,19 @@ def test_an_update_without_a_closure_says_what_it_wants():
             optimizer.setupOn(network()).update()
     with pytest.raises(ArgumentError):
         SAM(SGD(0.1), rho=-1)
-    with pytest.raises(PuregraphError, match="asks for more than one gradient of a step; train in one process"):
-        Trainer(network(), MSE(), LBFGS(), batchsize=16, progress="none", grains=2).train(X, Y, epochs=1)
+    for way in ({"stages": 2}, {"tensor": 2}):
+        with pytest.raises(DataError, match="LBFGS updates in a way of its own"):
+            Trainer(network(), MSE(), LBFGS(), batchsize=16, progress="none", grains=2, **way).train(X, Y, epochs=1)
+
+
+@pytest.mark.parametrize("optimizer", [lambda: SAM(SGD(0.1)), lambda: LBFGS(0.5, 3)], ids=["SAM", "LBFGS"])
+def test_grains_of_a_batch_are_one_step_that_is_asked_for_again(optimizer):
+    one, two = network(), network()
+    options = {"progress": "none", "shuffle": False, "batchsize": 16}
+    Trainer(one, MSE(), optimizer(), **options).train(X, Y, epochs=3)
+    Trainer(two, MSE(), optimizer(), grains=4, **options).train(X, Y, epochs=3)
+    for p, q in zip(one.params.values(), two.params.values()):
+        np.testing.assert_allclose(p.data, q.data, rtol=1e-8, atol=1e-11)
 
 
 def test_a_line_search_that_fails_leaves_the_weights_where_they_were():

@@ -78,12 +78,17 @@ class SharedStep:
         """Run forward, backward and the all-reduce on this rank's share of the batches. Safe to retry."""
         self.group = [batch if batch.whole else sharedBatch(batch, self.grains.share(batch.size)) for batch in group]
         self.size = sum(batch.whole or 0 for batch in self.group)
-        self.rows = np.zeros((self.grains.count, len(group), self.columns.length))
         self.before = {path: s.materialize().copy() for path, s in self.states.items()}
-        self.metrics.renew()
         self.mesh.world.label = location
         if self.weights is not None:
             self.weights.divide()
+        self.compute()
+        self.norm = self.measured() if self.optimizer.needsNorm and not self.asksAgain else None
+
+    def compute(self) -> None:
+        """Run this rank's grains at the weights as they are now, and exchange gradients and rows."""
+        self.rows = np.zeros((self.grains.count, len(self.group), self.columns.length))
+        self.metrics.renew()
         try:
             self.learnAll()
         finally:
@@ -93,7 +98,28 @@ class SharedStep:
         whole = float(self.column("counted").sum())
         if whole not in (0.0, self.size):  # each gradient was divided by the size
             self.multiply(self.size / whole)
-        self.norm = self.measured() if self.optimizer.needsNorm else None
+
+    @property
+    def asksAgain(self) -> bool:
+        """True if the optimizer asks for more than one gradient of a step."""
+        return getattr(self.optimizer, "asksAgain", False)
+
+    def costAgain(self) -> float:
+        """Compute the gradients of the step again, at the weights as they are now. Returns the mean cost.
+
+        All ranks get the same numbers, and so ask as often. States and random numbers are those of the first pass.
+        """
+        rows, states = self.rows, {path: s.materialize().copy() for path, s in self.states.items()}
+        try:
+            self.compute()
+            self.gradients.share(self.column("reached").any((0, 1)))
+            counted = self.column("counted")
+            return float((self.column("cost") * counted).sum() / (counted.sum() or 1.0))
+        finally:
+            self.rows = rows
+            for path, state in self.states.items():
+                state.materialize()[...] = states[path]
+                state.bumpVersion()
 
     def setupGradients(self) -> list[Any]:
         """Prepare the exchange of gradients. Returns the parameters in the order of their gradients."""
@@ -295,7 +321,10 @@ class SharedStep:
                 self.sharded.run(self.rowSums(), set(map(id, params)))
             else:
                 self.gradients.share(reached)
-                self.objective.update(optimizer)
+                if self.asksAgain:
+                    optimizer.update(self.costAgain)
+                else:
+                    self.objective.update(optimizer)
         finally:
             optimizer.measured = None
 
