@@ -211,10 +211,12 @@ import json
 import recipes
 from puregraph import AveragePrecision, LogLoss, RocAuc
 from puregraph.distributed import world
-kinds = RocAuc(classes=4), AveragePrecision(classes=4, average="micro"), LogLoss(), RocAuc(4, thresholds=9, name="binned")
-trainer, data, target = recipes.perceptron(metrics=list(kinds))
-trainer.train(data, target, epochs=2, validation=(data[:20], target[:20]))
-figures = [{name: value for name, value in row.items() if name != "seconds"} for row in trainer.history]
+figures = []
+for stages in (None, 3):
+    metrics = RocAuc(classes=4), AveragePrecision(4, "micro"), LogLoss(), RocAuc(4, thresholds=9, name="binned")
+    trainer, data, target = recipes.perceptron(metrics=list(metrics), stages=stages)
+    trainer.train(data, target, epochs=2, validation=(data[:20], target[:20]))
+    figures += [{name: value for name, value in row.items() if name != "seconds"} for row in trainer.history]
 print(world().rank, json.dumps(figures))
 """
 

@@ -23,10 +23,12 @@ from puregraph import (
     Spearman,
     Trainer,
     Validator,
+    seed,
 )
 from puregraph.core.errors import ArgumentError, DataError, GraphWarning
 
 X = np.random.default_rng(0).standard_normal((30, 4)).astype(np.float32)
+WEIGHT = np.random.default_rng(1).random(30)
 YES = (X[:, :1] + X[:, 1:2] > 0).astype(int)
 
 
@@ -94,19 +96,28 @@ def test_means_far_from_zero_cost_no_digits():
     np.testing.assert_allclose(metric.value(), 1 - ((x - t) ** 2).sum() / ((t - t.mean()) ** 2).sum(), rtol=1e-7)
 
 
-def test_a_training_shows_and_continues_them(tmp_path):
-    def made():
-        metrics = [RocAuc(), AveragePrecision(thresholds=20), LogLoss()]
-        return Trainer(Linear(4, 1), BCE(), SGD(0.0), metrics=metrics, batchsize=8, progress="none", shuffle=False)
+def test_a_training_that_is_resumed_within_an_epoch_has_the_figures_of_one_that_is_not(tmp_path):
+    def made(*callbacks):
+        seed(0)
+        metrics = [RocAuc(), AveragePrecision(thresholds=20), LogLoss(), RocAuc(name="late").weighted()]
+        options = {"metrics": metrics, "batchsize": 8, "progress": "none", "callbacks": callbacks}
+        return Trainer(Linear(4, 1), BCE(), SGD(0.1), **options)
 
-    whole = made().train(X, YES)[-1]
-    begun = made()
-    begun.meters.metrics[0].update(X[:8, :1], YES[:8])
-    for metric, other in zip(begun.meters.metrics, made().meters.metrics):
-        other.restore(metric.state())
-        assert np.array_equal(other.value(), metric.value(), equal_nan=True)
-    assert 0 < whole["rocauc"] < 1 and 0 < whole["averageprecision"] < 1 and whole["logloss"] > 0
+    def stop(trainer):
+        if trainer.step == 2:
+            trainer.stop("enough", now=True)
+
+    wanted = made().train(X, YES, sampleWeight=WEIGHT)[-1]
+    begun = made(stop)
+    begun.train(X, YES, sampleWeight=WEIGHT)
+    assert begun.position == 2
     assert "rocauc" not in begun.figures() and "averageprecision" in begun.figures()
+    begun.save(tmp_path / "run.h5")
+    resumed = made()
+    resumed.resume(tmp_path / "run.h5")
+    row = resumed.train(X, YES, sampleWeight=WEIGHT)[-1]
+    for name in ("rocauc", "averageprecision", "logloss", "weighted late"):
+        assert 0 < row[name] == wanted[name]
 
 
 def test_probabilities_are_said_to_be_such():
