@@ -41,6 +41,7 @@ LACKS = {
     ("windowSum", "native"): "decomposed",
     ("putClass", "native"): "left to numpy so far",
     ("alignments", "CUDA"): "goes through time on the host so far",
+    ("transductions", "CUDA"): "goes through time on the host so far",
     ("takeClass", "native"): "left to numpy so far",
 }
 

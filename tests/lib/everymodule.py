@@ -108,7 +108,7 @@ FIRSTORDER = {
     *(modules.ScatterND, modules.TensorScatter, modules.Trilu),
 }
 # whose target is a sign, whose parameters are in the cost, or whose gradient is a kernel without a derivative
-UNEVEN = {costs.ArcFace, costs.HingeEmbedding, costs.CosineEmbedding, costs.CTC}
+UNEVEN = {costs.ArcFace, costs.HingeEmbedding, costs.CosineEmbedding, costs.CTC, costs.RNNT}
 # whose gradient is another one than that of the values, on purpose: see test_derived
 STRAIGHT = {modules.FakeQuantise, modules.SpectralNorm, modules.StopGradient}
 DERIVED = [(found, index) for found, index in EXAMPLES if found not in SIZED | FIRSTORDER | UNEVEN | STRAIGHT]

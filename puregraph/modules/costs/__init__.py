@@ -22,6 +22,7 @@ from puregraph.modules.costs.nll import NLL
 from puregraph.modules.costs.pairs import Contrastive, CosineEmbedding, MarginRanking, Triplet
 from puregraph.modules.costs.pointwisecost import PointwiseCost
 from puregraph.modules.costs.regions import Dice, Lovasz, LovaszHinge, Tversky
+from puregraph.modules.costs.rnnt import RNNT
 from puregraph.modules.costs.smoothl1 import SmoothL1
 from puregraph.modules.costs.softcrossentropy import SoftCrossEntropy
 
@@ -59,6 +60,7 @@ __all__ = [
     "PointwiseCost",
     "Poisson",
     "Quantile",
+    "RNNT",
     "SVM",
     "SmoothL1",
     "SoftCrossEntropy",

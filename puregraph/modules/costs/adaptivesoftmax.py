@@ -11,9 +11,8 @@ from puregraph.core.base.dtype import inferredType
 from puregraph.core.base.widen import widen
 from puregraph.core.errors import ArgumentError, need
 from puregraph.core.param import Param
+from puregraph.modules.costs.classrows import checkedIndex, ofClass
 from puregraph.modules.costs.cost import REDUCTION, Cost
-from puregraph.ops.gather.labels import classIndex
-from puregraph.ops.gather.reference import takeClass
 from puregraph.ops.reduction.reference import logSoftmax
 
 
@@ -81,14 +80,14 @@ class AdaptiveSoftmax(Cost):
         return x
 
     def updateData(self, x, labels, sampleWeight=None, W=None, b=None, D=None, U=None):
-        index = classIndex(labels, self.classes)
+        index = checkedIndex(labels, self.classes)
         head, *tails = self.logs(x, W, b, D, U)
         cluster = np.zeros_like(index)
         for cutoff in self.cutoffs:
             cluster = cluster + (index >= cutoff)
-        total = takeClass(head, np.where(cluster > 0, self.cutoffs[0] - 1 + cluster, index))
+        total = ofClass(head, np.where(cluster > 0, self.cutoffs[0] - 1 + cluster, index))
         for i, (logs, cutoff) in enumerate(zip(tails, self.cutoffs)):
-            total = total + takeClass(logs, np.where(np.equal(cluster, i + 1), index - cutoff, -1))
+            total = total + ofClass(logs, np.where(np.equal(cluster, i + 1), index - cutoff, -1))
         return self.reduced(-total, sampleWeight).astype(x.dtype)
 
     def logs(self, x, W, b, D, U):

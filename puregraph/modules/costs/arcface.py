@@ -10,11 +10,9 @@ from puregraph.core.base.dtype import inferredType
 from puregraph.core.base.widen import widen
 from puregraph.core.errors import need
 from puregraph.core.param import Param
-from puregraph.modules.costs.classrows import atLabels
+from puregraph.modules.costs.classrows import atLabels, checkedIndex, ofClass
 from puregraph.modules.costs.cost import REDUCTION, Cost
 from puregraph.modules.costs.infonce import TINY
-from puregraph.ops.gather.labels import classIndex
-from puregraph.ops.gather.reference import takeClass
 from puregraph.ops.reduction.reference import logSoftmax
 
 
@@ -60,17 +58,17 @@ class ArcFace(Cost):
         return x
 
     def updateData(self, x, labels, sampleWeight=None, W=None):
-        z, index = widen(x), classIndex(labels, W.shape[1])
+        z, index = widen(x), checkedIndex(labels, W.shape[1])
         weights = widen(W).astype(z.dtype)
         units = z / np.sqrt(np.maximum((z * z).sum(axis=1, keepdims=True), TINY**2))
         cosines = units @ (weights / np.sqrt(np.maximum((weights * weights).sum(axis=0, keepdims=True), TINY**2)))
-        right = takeClass(cosines, index)
+        right = ofClass(cosines, index)
         sines = np.sqrt(np.maximum(1 - right * right, TINY))
         m = self.margin
         wider = right * math.cos(m) - sines * math.sin(m)
         wider = np.where(right > -math.cos(m), wider, right - m * math.sin(m))
         scores = self.scale * (cosines + atLabels(wider - right, index, W.shape[1]))
-        return self.reduced(-takeClass(logSoftmax(scores, 1), index), sampleWeight).astype(x.dtype)
+        return self.reduced(-ofClass(logSoftmax(scores, 1), index), sampleWeight).astype(x.dtype)
 
     def sample(self, rng, x, labels, *more):
         return [rng.standard_normal(x), rng.integers(0, self.W.shape[1], labels), *map(rng.random, more)]

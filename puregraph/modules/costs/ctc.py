@@ -34,6 +34,7 @@ class CTC(Cost):
     needsFloats = True
     takes = "scores"
     axis = -1
+    aligned = staticmethod(alignments)
 
     def __init__(self, blank: Natural = 0, zeroInfinity: Flag = False, name=None, reduction: REDUCTION = "mean"):
         super().__init__(name, reduction)
@@ -42,11 +43,15 @@ class CTC(Cost):
     def dataShapeFrom(self, x, labels, lengths=None, labelLengths=None, sampleWeight=None):
         need(len(x) == 3, "(n, time steps, classes)", x)
         need(len(labels) == 2 and labels[:1] == x[:1], f"labels of shape ({x[0]}, labels)", labels)
-        need(not isinstance(x[2], int) or x[2] > self.blank, f"more than {self.blank} classes, as blank is one", x)
-        for what, shape in (("lengths", lengths), ("labelLengths", labelLengths)):
-            need(shape is None or shape == x[:1], f"{what} of shape {show(x[:1])}", shape)
+        self.checkRest(x, lengths, labelLengths)
         needWeights(sampleWeight, x)
         return x[:1] if self.reduction == "none" else ()
+
+    def checkRest(self, x, lengths, labelLengths):
+        """Refuse scores without a class for the blank, and lengths that are not one for each sample."""
+        need(not isinstance(x[-1], int) or x[-1] > self.blank, f"more than {self.blank} classes, as blank is one", x)
+        for what, shape in (("lengths", lengths), ("labelLengths", labelLengths)):
+            need(shape is None or shape == x[:1], f"{what} of shape {show(x[:1])}", shape)
 
     def dataTypeFrom(self, x, *others):
         inferredType(self, (x, *others))
@@ -59,11 +64,11 @@ class CTC(Cost):
         return [None if x is None else widen(np.zeros((), x)).dtype] * 3
 
     def updateData(self, x, labels, lengths=None, labelLengths=None, sampleWeight=None):
-        logs, index = logSoftmax(widen(x), -1), classIndex(labels, x.shape[2], -1)
+        logs, index = logSoftmax(widen(x), -1), classIndex(labels, x.shape[-1], -1)
         counts = self.countsOf(index, labelLengths)
         if lengths is None:
             lengths = np.zeros_like(counts) + x.shape[1]
-        costs, chances = alignments(logs, index, lengths.astype(np.int64), counts, self.blank)
+        costs, chances = self.aligned(logs, index, lengths.astype(np.int64), counts, self.blank)
         if self.zeroInfinity:
             costs = np.where(np.isfinite(costs), costs, 0)
         cost = self.reduced(costs / self.divisors(counts, costs), sampleWeight)
@@ -73,12 +78,12 @@ class CTC(Cost):
         lengths, labelLengths, weight = [*others[:-4], None, None, None][:3]
         p, costs, chances = others[-3:]
         seed = widen(grad) / (max(x.shape[0], 1) if self.reduction == "mean" else 1)
-        seed = seed / self.divisors(self.countsOf(classIndex(labels, x.shape[2], -1), labelLengths), costs)
+        seed = seed / self.divisors(self.countsOf(classIndex(labels, x.shape[-1], -1), labelLengths), costs)
         ofWeight = None if weight is None else (seed * costs).astype(weight.dtype)
         if weight is not None:
             seed = seed * widen(weight)
-        slope = p * chances.sum(axis=2, keepdims=True) - chances
-        slope = (slope * seed.reshape(-1, 1, 1)).astype(x.dtype)
+        slope = p * chances.sum(axis=-1, keepdims=True) - chances
+        slope = (slope * seed.reshape(-1, *(1,) * (x.ndim - 1))).astype(x.dtype)
         return (slope, None, None, None, ofWeight)[: len(needs)]
 
     def countsOf(self, index, labelLengths):
@@ -96,7 +101,7 @@ class CTC(Cost):
         return rng.integers(self.blank + 1, classes, shape) if classes > self.blank + 1 else np.full(shape, -1)
 
     def sample(self, rng, x, labels, lengths=None, labelLengths=None, *more):
-        drawn = [rng.standard_normal(x), self.labelsFor(rng, x[2], labels)]
+        drawn = [rng.standard_normal(x), self.labelsFor(rng, x[-1], labels)]
         drawn += [] if lengths is None else [rng.integers(max(min(1, x[1]), x[1] - 2), x[1] + 1, lengths)]
         drawn += [] if labelLengths is None else [rng.integers(0, labels[1] + 1, labelLengths)]
         return [*drawn, *map(rng.random, more)]

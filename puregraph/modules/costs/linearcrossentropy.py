@@ -8,10 +8,10 @@ from puregraph.core.base.dtype import inferredType
 from puregraph.core.base.widen import widen
 from puregraph.core.errors import need, show
 from puregraph.core.param import Param
+from puregraph.modules.costs.classrows import checkedIndex
 from puregraph.modules.costs.classweights import norm
 from puregraph.modules.costs.cost import REDUCTION, needWeights
 from puregraph.modules.costs.crossentropy import CrossEntropy
-from puregraph.ops.gather.labels import classIndex
 from puregraph.ops.reduction.reference import total
 
 
@@ -112,7 +112,7 @@ class LinearCrossEntropy(CrossEntropy):
     def flat(self, x, labels, weights):
         """Return x with a row for each position, the classes of labels, and the `shares` of positions and classes."""
         rows = widen(x).reshape(-1, self.insize)
-        index = classIndex(labels.reshape(-1), self.classes, self.ignoreIndex)
+        index = checkedIndex(labels.reshape(-1), self.classes, self.ignoreIndex)
         like = np.broadcast_to(rows[:, :1], (rows.shape[0], self.classes))
         return rows, index, *self.shares(index, weights, like)
 

@@ -1,4 +1,4 @@
-"""Alignments lowering: one native kernel, a task for each sample."""
+"""Alignments lowering: a native kernel for each, with a task for each sample."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from puregraph.ops.alignment import latticewriter
 from puregraph.ops.alignment import native as alignment
 from puregraph.ops.alignment.reference import alignments
+from puregraph.ops.alignment.transducer import transductions
 from puregraph.ops.ir.bounds import Bounds, canBeBounded
 from puregraph.ops.ir.elementlayout import isRowMajor, isSingle
 from puregraph.ops.ir.value import Call, Value
@@ -20,18 +22,34 @@ if TYPE_CHECKING:
 
 @op(alignments).lower
 def lowerAlignments(call: Call, workspace: LoweringWorkspace) -> list[KernelCall] | None:
-    """The kernel call for float32 logarithms and int64 integers, all contiguous; None for other arrays."""
+    """Logarithms of float32, and integers of 64 bits, all without gaps."""
+    if not isReadable(call, workspace):
+        return None
     logs, index, lengths, counts, blank = call.arguments
-    costs, chances = call.outs
-    whole = (index, lengths, counts)
-    if not all(type(x) is Value and x.dtype == np.int64 and isRowMajor(x) for x in whole):
-        return None
-    if not isSingle(logs, costs, chances) or not all(map(isRowMajor, (logs, costs, chances))):
-        return None
-    n, time, classes = logs.shape
-    for value, size in ((lengths, time), (counts, index.shape[1])):
-        if canBeBounded(value):  # the kernel clamps integers that the step itself computes
-            workspace.check(Bounds(value, 0, size + 1))
-    space = workspace(alignment.workspaceSize(n, time, index.shape[1]))
-    sizes = (n, time, classes, index.shape[1])
+    (n, time, classes), labels, (costs, chances) = logs.shape, index.shape[1], call.outs
+    space, sizes = workspace(alignment.workspaceSize(n, time, labels)), (n, time, classes, labels)
     return alignment.alignments(logs, index, lengths, counts, costs, chances, space, sizes, blank)
+
+
+@op(transductions).lower
+def lowerTransductions(call: Call, workspace: LoweringWorkspace) -> list[KernelCall] | None:
+    """Logarithms of float32, and integers of 64 bits, all without gaps."""
+    if not isReadable(call, workspace):
+        return None
+    logs, index, lengths, counts, blank = call.arguments
+    (n, time, rows, classes), (costs, chances) = logs.shape, call.outs
+    space, sizes = workspace(latticewriter.latticeSize(n, time, rows)), (n, time, rows, classes)
+    return latticewriter.transductions(logs, index, lengths, counts, costs, chances, space, sizes, blank)
+
+
+def isReadable(call: Call, workspace: LoweringWorkspace) -> bool:
+    """True if native code can read and write the arrays; lengths that are inputs are then checked before each run."""
+    logs, index, lengths, counts, _ = call.arguments
+    if not all(type(x) is Value and x.dtype == np.int64 and isRowMajor(x) for x in (index, lengths, counts)):
+        return False
+    if not isSingle(logs, *call.outs) or not all(map(isRowMajor, (logs, *call.outs))):
+        return False
+    for value, size in ((lengths, logs.shape[1]), (counts, index.shape[1])):
+        if canBeBounded(value):  # what is computed in the step is kept within bounds by the kernel
+            workspace.check(Bounds(value, 0, size + 1))
+    return True
