@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,6 +14,9 @@ from puregraph.core.errors import ArgumentError, need
 from puregraph.core.hostrule import onHost
 from puregraph.core.param import FixedState, Param, State
 from puregraph.graph.derived import Derived
+
+if TYPE_CHECKING:
+    from puregraph.core.protocols import AnyArray
 
 
 def outputAxis(shape: tuple[int, ...], axis: int | None) -> int:
@@ -29,7 +32,7 @@ def others(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
     return tuple([i for i in range(len(shape)) if i != axis])
 
 
-def holding(values: Any, kind: Any = Param) -> Any:
+def holding(values: AnyArray, kind: type[Param | State] = Param) -> Param | State:
     """Return a new Param or State with a copy of an array."""
     stored = kind(tuple(values.shape), dtype=values.dtype)
     stored.adopt(values.copy())
@@ -55,7 +58,7 @@ class WeightNorm(Derived):
     reads = ("v", "g")
 
     @takes(axis=optional(Whole))
-    def __init__(self, of: Any, axis: int | None = None):
+    def __init__(self, of: Param, axis: int | None = None):
         super().__init__(of, axis=axis)
 
     def declare(self, of: Param) -> None:
@@ -64,11 +67,13 @@ class WeightNorm(Derived):
         self.v = holding(v)
         self.g = holding(np.sqrt(np.sum(v**2, axis=others(of.shape, axis), keepdims=True)))
 
-    def updateData(self, v: Any, g: Any) -> Any:
+    def updateData(self, v: AnyArray, g: AnyArray) -> AnyArray:
         axes = others(v.shape, outputAxis(v.shape, self.settings["axis"]))
         return v * (g / np.sqrt(np.sum(v**2, axis=axes, keepdims=True)))
 
-    def updateGrad(self, grad: Any, v: Any, g: Any, y: Any, needs: Any) -> Any:
+    def updateGrad(
+        self, grad: AnyArray, v: AnyArray, g: AnyArray, y: AnyArray, needs: tuple[bool, ...]
+    ) -> tuple[AnyArray | None, ...]:
         axes = others(v.shape, outputAxis(v.shape, self.settings["axis"]))
         norm = np.sqrt(np.sum(v**2, axis=axes, keepdims=True))
         along = np.sum(grad * v, axis=axes, keepdims=True) / norm
@@ -97,7 +102,7 @@ class SpectralNorm(Derived):
     reads = ("sigma", "left", "right", "y")
 
     @takes(axis=optional(Whole), iterations=Positive, epsilon=NotNegative)
-    def __init__(self, of: Any, axis: int | None = None, iterations: int = 1, epsilon: float = 1e-12):
+    def __init__(self, of: Param, axis: int | None = None, iterations: int = 1, epsilon: float = 1e-12):
         super().__init__(of, axis=axis, iterations=iterations, epsilon=epsilon)
 
     def declare(self, of: Param) -> None:
@@ -109,19 +114,19 @@ class SpectralNorm(Derived):
             left, right = self.improved(matrix, right)
         self.u, self.v = holding(left, State), holding(right, State)
 
-    def matrixOf(self, V: Any) -> Any:
+    def matrixOf(self, V: AnyArray) -> AnyArray:
         """Return the parameter as a matrix with a row for each output."""
         axis = outputAxis(V.shape, self.settings["axis"])
         return np.transpose(V, (axis, *others(V.shape, axis))).reshape(V.shape[axis], -1)
 
-    def shaped(self, matrix: Any, shape: tuple[int, ...]) -> Any:
+    def shaped(self, matrix: AnyArray, shape: tuple[int, ...]) -> AnyArray:
         """Return a matrix with a row for each output in the shape of the parameter."""
         axis = outputAxis(shape, self.settings["axis"])
         order = (axis, *others(shape, axis))
         wide = matrix.reshape([shape[i] for i in order])
         return np.transpose(wide, np.argsort(order).tolist())
 
-    def improved(self, matrix: Any, right: Any) -> tuple[Any, Any]:
+    def improved(self, matrix: AnyArray, right: AnyArray) -> tuple[AnyArray, AnyArray]:
         """Return u and v after one more power iteration."""
         epsilon = self.settings["epsilon"]
         left = matrix @ right
@@ -129,13 +134,13 @@ class SpectralNorm(Derived):
         right = left @ matrix
         return left, right / np.maximum(np.sqrt(np.sum(right**2)), epsilon)
 
-    def hiddenShapeFrom(self) -> Any:
+    def hiddenShapeFrom(self) -> list[tuple[int, ...]]:
         return [(), self.u.shape, self.v.shape]
 
-    def hiddenTypeFrom(self, *dtypes: Any) -> Any:
+    def hiddenTypeFrom(self, *dtypes: np.dtype | None) -> list[np.dtype]:
         return [self.u.dtype] * 3
 
-    def updateData(self, V: Any, u: Any, v: Any) -> Any:
+    def updateData(self, V: AnyArray, u: AnyArray, v: AnyArray) -> tuple[AnyArray, ...]:
         matrix, left, right = self.matrixOf(V), u, v
         if self.isTraining:
             for _ in range(self.settings["iterations"]):
@@ -148,8 +153,17 @@ class SpectralNorm(Derived):
         return (V / sigma).astype(V.dtype), sigma, left, right
 
     def updateGrad(
-        self, grad: Any, V: Any, u: Any, v: Any, y: Any, sigma: Any, left: Any, right: Any, needs: Any
-    ) -> Any:
+        self,
+        grad: AnyArray,
+        V: AnyArray,
+        u: AnyArray,
+        v: AnyArray,
+        y: AnyArray,
+        sigma: AnyArray,
+        left: AnyArray,
+        right: AnyArray,
+        needs: tuple[bool, ...],
+    ) -> tuple[AnyArray | None, ...]:
         outer = self.shaped(left[:, None] * right[None, :], grad.shape)
         return ((grad - np.sum(grad * y) * outer) / sigma).astype(V.dtype), None, None
 
@@ -183,18 +197,18 @@ class Orthogonal(Derived):
         self.X = holding(np.zeros_like(matrix))
         self.Q = holding((full * signs).astype(of.dtype), FixedState)
 
-    def tall(self, W: Any) -> Any:
+    def tall(self, W: AnyArray) -> AnyArray:
         """The parameter as a matrix with at least as many rows as columns."""
         matrix = W.reshape(W.shape[0], -1)
         return matrix.T if matrix.shape[0] < matrix.shape[1] else matrix
 
-    def back(self, matrix: Any) -> Any:
+    def back(self, matrix: AnyArray) -> AnyArray:
         """Return a matrix in the shape of the parameter."""
         rows = self.shape[0]
         isUpright = matrix.shape[0] == rows and matrix.shape[1] * rows == self.size
         return (matrix if isUpright else matrix.T).reshape(self.shape)
 
-    def cayley(self, X: Any) -> tuple[Any, Any]:
+    def cayley(self, X: AnyArray) -> tuple[AnyArray, AnyArray]:
         """I - A / 2, and (I - A / 2)^-1 (I + A / 2)."""
         n, k = X.shape
         lower = squared(X * np.tri(n, k, -1, X.dtype))
@@ -203,11 +217,13 @@ class Orthogonal(Derived):
         return eye - half, np.linalg.solve(eye - half, eye + half)
 
     @onHost
-    def updateData(self, X: Any, Q: Any) -> Any:
+    def updateData(self, X: AnyArray, Q: AnyArray) -> AnyArray:
         return self.back((widen(Q) @ self.cayley(widen(X))[1])[:, : X.shape[1]]).astype(X.dtype)
 
     @onHost
-    def updateGrad(self, grad: Any, X: Any, Q: Any, y: Any, needs: Any) -> Any:
+    def updateGrad(
+        self, grad: AnyArray, X: AnyArray, Q: AnyArray, y: AnyArray, needs: tuple[bool, ...]
+    ) -> tuple[AnyArray | None, ...]:
         n, k = X.shape
         kind, X, Q = X.dtype, widen(X), widen(Q)
         minus, mapped = self.cayley(X)
@@ -215,7 +231,7 @@ class Orthogonal(Derived):
         return ((right - right.T)[:, :k] * np.tri(n, k, -1, X.dtype)).astype(kind), None
 
 
-def squared(matrix: Any) -> Any:
+def squared(matrix: AnyArray) -> AnyArray:
     """Return the matrix with columns of 0 appended until it is square."""
     n, k = matrix.shape
     return np.concatenate([matrix, np.zeros((n, n - k), matrix.dtype)], axis=1)
@@ -242,7 +258,7 @@ class LoRA(Derived):
     reads = ("A", "B")
 
     @takes(rank=Positive, alpha=optional(NotNegative))
-    def __init__(self, of: Any, rank: int = 8, alpha: float | None = None):
+    def __init__(self, of: Param, rank: int = 8, alpha: float | None = None):
         self.begin()
         super().__init__(of, rank=rank, alpha=float(rank if alpha is None else alpha))
 
@@ -257,14 +273,16 @@ class LoRA(Derived):
         self.A = Param((rows, rank), initial.Uniform(1 / math.sqrt(rows)), of.dtype)
         self.B = Param((rank, of.size // rows), "zeros", of.dtype)
 
-    def change(self, A: Any, B: Any) -> Any:
+    def change(self, A: AnyArray, B: AnyArray) -> AnyArray:
         """alpha / rank A B in the shape of the parameter."""
         return ((A * (self.settings["alpha"] / self.settings["rank"])) @ B).reshape(self.shape)
 
-    def updateData(self, W0: Any, A: Any, B: Any) -> Any:
+    def updateData(self, W0: AnyArray, A: AnyArray, B: AnyArray) -> AnyArray:
         return W0 + 0 if self.merged else W0 + self.change(A, B)
 
-    def updateGrad(self, grad: Any, W0: Any, A: Any, B: Any, y: Any, needs: Any) -> Any:
+    def updateGrad(
+        self, grad: AnyArray, W0: AnyArray, A: AnyArray, B: AnyArray, y: AnyArray, needs: tuple[bool, ...]
+    ) -> tuple[AnyArray | None, ...]:
         matrix, scale = grad.reshape(A.shape[0], -1), self.settings["alpha"] / self.settings["rank"]
         isOpen = not self.merged
         dA = matrix @ B.T * scale if needs[1] and isOpen else None
@@ -303,7 +321,7 @@ class FakeQuantise(Derived):
     passesStraight = True
 
     @takes(bits=Positive, axis=optional(Whole))
-    def __init__(self, of: Any, bits: int = 8, axis: int | None = None):
+    def __init__(self, of: Param, bits: int = 8, axis: int | None = None):
         if not 2 <= bits <= 16:
             raise ArgumentError(f"FakeQuantise: wanted bits from 2 to 16, got {bits!r}")
         super().__init__(of, bits=bits, axis=axis)
@@ -311,13 +329,13 @@ class FakeQuantise(Derived):
     def declare(self, of: Param) -> None:
         self.V = holding(of.materialize())
 
-    def updateData(self, V: Any) -> Any:
+    def updateData(self, V: AnyArray) -> AnyArray:
         axes = others(V.shape, outputAxis(V.shape, self.settings["axis"]))
         most = np.max(np.absolute(V), axis=axes, keepdims=True)
         step = np.where(most > 0, most, 1) / (2 ** (self.settings["bits"] - 1) - 1)
         return np.rint(V / step) * step
 
-    def updateGrad(self, grad: Any, V: Any, y: Any) -> Any:
+    def updateGrad(self, grad: AnyArray, V: AnyArray, y: AnyArray) -> tuple[AnyArray | None, ...]:
         return (grad + 0,)
 
 
@@ -339,7 +357,7 @@ class Masked(Derived):
     reads = ("mask",)
 
     @takes(keep=Fraction)
-    def __init__(self, of: Any, mask: Any = None, keep: float = 0.5):
+    def __init__(self, of: Param, mask: AnyArray | None = None, keep: float = 0.5):
         if mask is not None and np.shape(mask) != of.shape:
             raise ArgumentError(f"Masked: wanted a mask of shape {of.shape}, got {np.shape(mask)}")
         self.chosen = None if mask is None else np.array(mask)
@@ -355,10 +373,12 @@ class Masked(Derived):
         self.V = holding(V)
         self.mask = holding(chosen.reshape(V.shape).astype(of.dtype), FixedState)
 
-    def updateData(self, V: Any, mask: Any) -> Any:
+    def updateData(self, V: AnyArray, mask: AnyArray) -> AnyArray:
         return V * mask
 
-    def updateGrad(self, grad: Any, V: Any, mask: Any, y: Any, needs: Any) -> Any:
+    def updateGrad(
+        self, grad: AnyArray, V: AnyArray, mask: AnyArray, y: AnyArray, needs: tuple[bool, ...]
+    ) -> tuple[AnyArray | None, ...]:
         return grad * mask, None
 
 
@@ -378,18 +398,18 @@ class Standardised(Derived):
     reads = ("V", "y")
 
     @takes(axis=optional(Whole), epsilon=NotNegative)
-    def __init__(self, of: Any, axis: int | None = None, epsilon: float = 1e-5):
+    def __init__(self, of: Param, axis: int | None = None, epsilon: float = 1e-5):
         super().__init__(of, axis=axis, epsilon=epsilon)
 
     def declare(self, of: Param) -> None:
         self.V = holding(of.materialize())
 
-    def updateData(self, V: Any) -> Any:
+    def updateData(self, V: AnyArray) -> AnyArray:
         axes = others(V.shape, outputAxis(V.shape, self.settings["axis"]))
         centered = V - np.mean(V, axis=axes, keepdims=True)
         return centered / np.sqrt(np.mean(centered**2, axis=axes, keepdims=True) + self.settings["epsilon"])
 
-    def updateGrad(self, grad: Any, V: Any, y: Any) -> Any:
+    def updateGrad(self, grad: AnyArray, V: AnyArray, y: AnyArray) -> tuple[AnyArray | None, ...]:
         axes = others(V.shape, outputAxis(V.shape, self.settings["axis"]))
         centered = V - np.mean(V, axis=axes, keepdims=True)
         root = np.sqrt(np.mean(centered**2, axis=axes, keepdims=True) + self.settings["epsilon"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -10,6 +10,11 @@ from puregraph import modules
 from puregraph.core.shape import valueOf
 from puregraph.onnx.patterns.matching import numberOf
 from puregraph.onnx.patterns.patternregistry import onnxPattern
+
+if TYPE_CHECKING:
+    from puregraph.core.dim import Size
+    from puregraph.onnx.onnxnode import OnnxNode
+    from puregraph.onnx.onnxvalue import OnnxValue
 
 BLIND = -1e30  # lower scores mean that a key is hidden from a query, as in Attention
 SCORES = (
@@ -45,7 +50,15 @@ def zeroed(scores: str) -> str:
     *(f"MatMul(Softmax({mask.format(scores)}, axis=-1), v)" for mask in MASKED.values() for scores in SCORES),
     *(f"MatMul({zeroed(mask.format(scores))}, v)" for mask in SURE.values() for scores in SCORES[1:2]),
 )
-def attention(op: Any, q: Any, keys: Any, v: Any, a: Any = None, b: Any = None, **masks: Any) -> Any:
+def attention(
+    op: OnnxNode,
+    q: OnnxValue,
+    keys: OnnxValue,
+    v: OnnxValue,
+    a: OnnxValue | None = None,
+    b: OnnxValue | None = None,
+    **masks: Any,
+) -> OnnxValue | None:
     """Attention of four axes."""
     if any(x.rank != 4 or x.dtype != q.dtype for x in (q, keys, v)):
         return None
@@ -60,7 +73,7 @@ def attention(op: Any, q: Any, keys: Any, v: Any, a: Any = None, b: Any = None, 
     return op(module, q, rowsOf(op, keys), v, *([] if mask is None else [mask]))
 
 
-def masking(op: Any, masks: dict[str, Any], targets: Any, sources: Any) -> tuple[bool, Any] | None:
+def masking(op: OnnxNode, masks: dict[str, Any], targets: Size, sources: Size) -> tuple[bool, OnnxValue | None] | None:
     """(causal, extra mask) of an attention; None for masks that Attention does not support.
 
     Unless the pattern gives zeros for queries without visible keys, each query must see a key.
@@ -87,8 +100,8 @@ def masking(op: Any, masks: dict[str, Any], targets: Any, sources: Any) -> tuple
 
 
 def fixedMask(
-    op: Any, value: Any, isCovered: bool, isSure: bool, targets: Any, sources: Any
-) -> tuple[bool, Any] | None:
+    op: OnnxNode, value: OnnxValue, isCovered: bool, isSure: bool, targets: Size, sources: Size
+) -> tuple[bool, OnnxValue | None] | None:
     """(causal, mask) of a mask with known elements; None if not supported."""
     mask = value.numbers
     isBool = mask.dtype.kind == "b"
@@ -100,20 +113,20 @@ def fixedMask(
     return False, op.constant(shown) if isCovered else value
 
 
-def hides(low: Any) -> bool:
+def hides(low: OnnxValue) -> bool:
     """True if a number is low enough to mask out its position."""
     number = numberOf(low)
     return number is not None and number <= BLIND * (1 - 1e-6)
 
 
-def isPast(shown: Any, targets: Any, sources: Any) -> bool:
+def isPast(shown: np.ndarray | None, targets: Size, sources: Size) -> bool:
     """True if the mask is causal: each query sees exactly the keys up to its position."""
     if shown is None or shown.shape[-2:] != (targets, sources) or set(shown.shape[:-2]) - {1}:
         return False
-    return bool((shown == np.tri(targets, sources, dtype=bool)).all())
+    return bool((shown == np.tri(*shown.shape[-2:], dtype=bool)).all())
 
 
-def rowsOf(op: Any, keys: Any) -> Any:
+def rowsOf(op: OnnxNode, keys: OnnxValue) -> OnnxValue | None:
     """Keys (n, h, s, d) from keys (n, h, d, s); two transposes become one."""
     order, original = (0, 1, 3, 2), flatTransposed(op, keys)
     if original is not None:
@@ -125,7 +138,7 @@ def rowsOf(op: Any, keys: Any) -> Any:
     return keys if order == (0, 1, 2, 3) else op.view(modules.Transpose(order), keys)
 
 
-def flatTransposed(op: Any, keys: Any) -> Any:
+def flatTransposed(op: OnnxNode, keys: OnnxValue) -> OnnxValue | None:
     """The source of keys that were flattened to a row of matrices, transposed and reshaped; None for other keys."""
     x = keys
     for kind in ("Reshape", "Transpose", "Reshape"):
@@ -136,6 +149,6 @@ def flatTransposed(op: Any, keys: Any) -> Any:
     return x if x.shape == (n, h, s, d) else None
 
 
-def isMade(op: Any, x: Any, kind: str) -> bool:
+def isMade(op: OnnxNode, x: OnnxValue, kind: str) -> bool:
     """True if a value is the output of this operator in the same graph of the file."""
     return x.origin is not None and x.origin.type == kind and x.origin.scope is op.scope

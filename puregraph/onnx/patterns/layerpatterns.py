@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -10,6 +10,13 @@ from puregraph import modules
 from puregraph.modules.normalization import RmsNorm
 from puregraph.onnx.operators.productops import isLayer, linear
 from puregraph.onnx.patterns.patternregistry import onnxPattern
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from puregraph.graph.module import Module
+    from puregraph.onnx.onnxnode import OnnxNode
+    from puregraph.onnx.onnxvalue import OnnxValue
 
 MEAN = "ReduceMean({}, axes=axes, keepdims=1)"
 REST = f"(x - {MEAN.format('x')})"
@@ -26,7 +33,7 @@ SCALED = (
 
 
 @onnxPattern("MatMul(x, Known(weight)) + Known(bias)")
-def biased(op: Any, x: Any, weight: Any, bias: Any) -> Any:
+def biased(op: OnnxNode, x: OnnxValue, weight: OnnxValue, bias: OnnxValue) -> OnnxValue | None:
     """Linear, of samples or of sequences."""
     areUnshared = weight.array is not None and bias.array is not None and not (weight.isShared or bias.isShared)
     if not areUnshared or not isLayer(x, weight) or bias.shape != weight.shape[1:] or bias.dtype != weight.dtype:
@@ -35,41 +42,50 @@ def biased(op: Any, x: Any, weight: Any, bias: Any) -> Any:
 
 
 @onnxPattern(*CENTERED)
-def plainLayerNorm(op: Any, x: Any, axes: tuple, epsilon: Any) -> Any:
+def plainLayerNorm(op: OnnxNode, x: OnnxValue, axes: tuple, epsilon: OnnxValue) -> OnnxValue | None:
     """LayerNorm without scale and bias."""
     return normed(op, modules.LayerNorm, x, axes, epsilon)
 
 
 @onnxPattern(*(f"({text}) * Known(scale)" for text in CENTERED))
-def scaledLayerNorm(op: Any, x: Any, axes: tuple, epsilon: Any, scale: Any) -> Any:
+def scaledLayerNorm(op: OnnxNode, x: OnnxValue, axes: tuple, epsilon: OnnxValue, scale: OnnxValue) -> OnnxValue | None:
     """LayerNorm with a scale alone."""
     return normed(op, modules.LayerNorm, x, axes, epsilon, scale=scale, bias=zerosLike(op, scale))
 
 
 @onnxPattern(*(f"({text}) * Known(scale) + Known(bias)" for text in CENTERED))
-def layerNorm(op: Any, x: Any, axes: tuple, epsilon: Any, scale: Any, bias: Any) -> Any:
+def layerNorm(
+    op: OnnxNode, x: OnnxValue, axes: tuple, epsilon: OnnxValue, scale: OnnxValue, bias: OnnxValue
+) -> OnnxValue | None:
     """LayerNorm."""
     return normed(op, modules.LayerNorm, x, axes, epsilon, scale=scale, bias=bias)
 
 
 @onnxPattern(*SCALED)
-def plainRmsNorm(op: Any, x: Any, axes: tuple, epsilon: Any) -> Any:
+def plainRmsNorm(op: OnnxNode, x: OnnxValue, axes: tuple, epsilon: OnnxValue) -> OnnxValue | None:
     """RmsNorm without scale."""
     return normed(op, RmsNorm, x, axes, epsilon)
 
 
 @onnxPattern(*(f"({text}) * Known(scale)" for text in SCALED))
-def rmsNorm(op: Any, x: Any, axes: tuple, epsilon: Any, scale: Any) -> Any:
+def rmsNorm(op: OnnxNode, x: OnnxValue, axes: tuple, epsilon: OnnxValue, scale: OnnxValue) -> OnnxValue | None:
     """RmsNorm."""
     return normed(op, RmsNorm, x, axes, epsilon, scale=scale)
 
 
-def zerosLike(op: Any, value: Any) -> Any:
+def zerosLike(op: OnnxNode, value: OnnxValue) -> OnnxValue:
     """A bias that is not trained."""
     return op.constant(np.zeros(np.shape(value.numbers), value.dtype))
 
 
-def normed(op: Any, make: Any, x: Any, axes: tuple, epsilon: Any, **weights: Any) -> Any:
+def normed(
+    op: OnnxNode,
+    make: Callable[..., Module],
+    x: OnnxValue,
+    axes: tuple,
+    epsilon: OnnxValue,
+    **weights: OnnxValue,
+) -> OnnxValue | None:
     """A normalisation of the last axes with unshared weights of the file; None if axes or shapes do not fit."""
     shape = None if x.rank is None else tuple(x.shape[-len(axes) :])
     small = epsilon.numbers
@@ -83,6 +99,6 @@ def normed(op: Any, make: Any, x: Any, axes: tuple, epsilon: Any, **weights: Any
     return op(op.builder.fill(module, **weights) if weights else module, x)
 
 
-def roundTo(number: Any) -> float:
+def roundTo(number: np.ndarray) -> float:
     """The shortest decimal that rounds to this float32."""
     return float(str(number.reshape(())[()]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from copy import copy
 from itertools import product
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,6 +12,11 @@ from puregraph.modules.quantizedlayers import QuantizedConvolve, QuantizedMatMul
 from puregraph.onnx.onnxvalue import OnnxValue
 from puregraph.onnx.operators.convolutionops import windowOf
 from puregraph.onnx.patterns.patternregistry import onnxPattern
+
+if TYPE_CHECKING:
+    from puregraph.graph.module import Module
+    from puregraph.onnx.onnxnode import OnnxNode
+    from puregraph.onnx.patterns.origin import Origin
 
 LAYERS = {  # with and without a bias
     "Conv": ("Conv({}, {}, use=layer)", "Conv({}, {}, b, use=layer)"),
@@ -32,7 +37,15 @@ def texts(kind: str) -> list[str]:
 
 
 @onnxPattern(*texts("MatMul"))
-def quantizedProduct(op: Any, x: Any, W: Any, layer: Any, filters: Any, relu: Any = None, **rest: Any) -> Any:
+def quantizedProduct(
+    op: OnnxNode,
+    x: OnnxValue,
+    W: OnnxValue,
+    layer: Origin,
+    filters: Origin,
+    relu: Origin | None = None,
+    **rest: OnnxValue,
+) -> OnnxValue | None:
     """A product with a matrix."""
     axis = filters.attributes.get("axis", 1)
     if x.rank is None or W.rank != 2 or axis not in (1, -1):
@@ -41,7 +54,15 @@ def quantizedProduct(op: Any, x: Any, W: Any, layer: Any, filters: Any, relu: An
 
 
 @onnxPattern(*texts("Gemm"))
-def quantizedGemm(op: Any, x: Any, W: Any, layer: Any, filters: Any, relu: Any = None, **rest: Any) -> Any:
+def quantizedGemm(
+    op: OnnxNode,
+    x: OnnxValue,
+    W: OnnxValue,
+    layer: Origin,
+    filters: Origin,
+    relu: Origin | None = None,
+    **rest: OnnxValue,
+) -> OnnxValue | None:
     """A product with a matrix that may be transposed."""
     isPlain = not layer.attributes.get("transA", 0) and {layer.attributes.get(n, 1.0) for n in ("alpha", "beta")} == {
         1.0
@@ -55,7 +76,15 @@ def quantizedGemm(op: Any, x: Any, W: Any, layer: Any, filters: Any, relu: Any =
 
 
 @onnxPattern(*texts("Conv"))
-def quantizedConvolution(op: Any, x: Any, W: Any, layer: Any, filters: Any, relu: Any = None, **rest: Any) -> Any:
+def quantizedConvolution(
+    op: OnnxNode,
+    x: OnnxValue,
+    W: OnnxValue,
+    layer: Origin,
+    filters: Origin,
+    relu: Origin | None = None,
+    **rest: OnnxValue,
+) -> OnnxValue | None:
     """A convolution."""
     if W.rank is None or rest["WScale"].rank and filters.attributes.get("axis", 1) % W.rank:
         return None
@@ -68,7 +97,15 @@ def quantizedConvolution(op: Any, x: Any, W: Any, layer: Any, filters: Any, relu
     return made(op, module, x, W, filters, **rest)
 
 
-def made(op: Any, module: Any, x: Any, W: Any, filters: Any, b: Any = None, **scaling: Any) -> Any:
+def made(
+    op: OnnxNode,
+    module: Module,
+    x: OnnxValue,
+    W: OnnxValue,
+    filters: Origin,
+    b: OnnxValue | None = None,
+    **scaling: OnnxValue,
+) -> OnnxValue | None:
     """The quantized layer, for integers of at most 16 bits and float32 scales; None for others, and for block
     scales."""
     scales = [scaling[f"{name}Scale"] for name in "xWy"]
@@ -87,7 +124,7 @@ def made(op: Any, module: Any, x: Any, W: Any, filters: Any, b: Any = None, **sc
     return op(module, *operands[:3], W, *operands[3:], b)
 
 
-def shaped(op: Any, value: Any, name: str, shape: Any, dtype: Any) -> OnnxValue:
+def shaped(op: OnnxNode, value: OnnxValue | None, name: str, shape: tuple, dtype: np.dtype) -> OnnxValue:
     """A known value in a shape; zeros for one that is left out."""
     if value is not None and tuple(value.shape) == tuple(shape):
         return value
