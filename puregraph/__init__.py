@@ -22,6 +22,7 @@ from puregraph.core.errors import (
     GraphWarning,
     PuregraphError,
     ShapeError,
+    SizeError,
 )
 from puregraph.core.initial import seed
 from puregraph.core.moved import attribute as __getattr__  # noqa: F401 - old names, as attributes
@@ -162,6 +163,7 @@ __all__ = [
     "ReduceOnPlateau",
     "Sequential",
     "ShapeError",
+    "SizeError",
     "State",
     "TensorBoard",
     "TopK",

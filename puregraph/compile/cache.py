@@ -21,17 +21,17 @@ if TYPE_CHECKING:
     from puregraph.optimizers.optimizer import Optimizer
 
 SOON = 4  # this many shapes are compiled at first use, later ones when they come a second time
-MOST = 32  # maximum number of programs kept
-UNUSED = 16 * MOST  # a program unused for this many batches may be replaced
+MAX_KEPT_PROGRAMS = 32  # maximum number of programs kept
+UNUSED = 16 * MAX_KEPT_PROGRAMS  # a program unused for this many batches may be replaced
 KNOWN = 4096  # maximum number of shapes whose uses are counted
 
 
 class Programs:
     """The programs of one graph by shapes and dtypes; all of them share one arena.
 
-    After the first few shapes, a shape is compiled only when it comes a second time. Once MOST programs are kept, other
-    shapes run eagerly until a program has been unused for long: compiling shapes again and again as they alternate
-    would take longer than running them. A warning says so once. `check` checks the shapes first.
+    After the first few shapes, a shape is compiled only when it comes a second time. Once MAX_KEPT_PROGRAMS programs
+    are kept, other shapes run eagerly until a program has been unused for long: compiling shapes again and again as
+    they alternate would take longer than running them. A warning says so once. `check` checks the shapes first.
     """
 
     def __init__(self, graph: Graph, check: Callable[[list[Any]], None] | None = None):
@@ -70,7 +70,7 @@ class Programs:
                 return None
             if self.check is not None:
                 self.check(shapes)
-            if len(self.kept) >= MOST and not self.evictOldest():
+            if len(self.kept) >= MAX_KEPT_PROGRAMS and not self.evictOldest():
                 return None
             with self.around(shapes):
                 program = self.kept[key] = Program(self.graph, shapes, dtypes, workspace=self.workspace, **options)
@@ -87,8 +87,9 @@ class Programs:
         if not self.hasWarned:
             self.hasWarned = True
             warnUser(
-                f"{self.graph.title()}: its inputs come in more than {MOST} shapes, for which programs are kept; "
-                "batches of others run eagerly, which is slower. Pad them to fewer shapes, or sort them by length",
+                f"{self.graph.title()}: its inputs come in more than {MAX_KEPT_PROGRAMS} shapes, for which programs "
+                "are kept; batches of others run eagerly, which is slower. Pad them to fewer shapes, or sort them by "
+                "length",
                 GraphWarning,
             )
         return False

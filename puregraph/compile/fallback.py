@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from puregraph.graph import Graph
 
 REPORT = "results are the same, but slower; please report this with the graph, print(graph), so that it can be mended"
-FEW = 6  # most nodes that a warning names
+MAX_NAMED_NODES = 6  # most nodes that a warning names
 WARNED: WeakKeyDictionary[Graph, set[str]] = WeakKeyDictionary()  # the warnings given so far, by graph
 
 
@@ -45,8 +45,8 @@ def nodesIn(error: Exception, graph: Graph) -> str:
     if not nodes:
         nodes = dict.fromkeys((s.path, s.label) for s in graph.steps(len(graph.inputs) or None).items)
     names = [f"'{path}' ({label})" for path, label in nodes]
-    more = f" and {plural(len(names) - FEW, 'node')} more" if len(names) > FEW else ""
-    return f"at {', '.join(names[:FEW])}{more}: "
+    more = f" and {plural(len(names) - MAX_NAMED_NODES, 'node')} more" if len(names) > MAX_NAMED_NODES else ""
+    return f"at {', '.join(names[:MAX_NAMED_NODES])}{more}: "
 
 
 def framesOf(error: Exception) -> list[dict[str, Any]]:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from puregraph.core.base.keywords import refuseKeyword
-from puregraph.core.errors import ArgumentError, Fault, PuregraphError, ShapeError
+from puregraph.core.errors import ArgumentError, Fault, PuregraphError, ShapeError, SizeError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -49,7 +49,7 @@ class Argument:
             if isinstance(value, type):
                 hint = f"make one: {value.__name__}(...)"
             fault = Fault(f"{name} as {self.wanted}", f"{value!r:.200}", hint or self.hint, module=owner)
-            raise ShapeError(fault) if self.error is ShapeError else self.error(str(fault))
+            raise self.error(fault) if issubclass(self.error, ShapeError) else self.error(str(fault))
 
     def __repr__(self) -> str:
         return self.wanted
@@ -134,11 +134,9 @@ Pairs = Argument(
     lambda value: isinstance(value, (tuple, list)) and all(areWhole(pair) and len(pair) == 2 for pair in value),
     ShapeError,
 )
-Natural = Argument("a whole number of at least 0", lambda value: isWhole(value, 0))
-Positive = Argument("a whole number of at least 1", lambda value: isWhole(value, 1))
 Bytes = Argument("a whole number of bytes of at least 1", lambda value: isWhole(value, 1))
-Size = Argument("a whole number of at least 0", lambda value: isWhole(value, 0), ShapeError)
-Count = Argument("a whole number of at least 1", lambda value: isWhole(value, 1), ShapeError)
+Size = Argument("a whole number of at least 0", lambda value: isWhole(value, 0), SizeError)
+Count = Argument("a whole number of at least 1", lambda value: isWhole(value, 1), SizeError)
 
 
 def optional(kind: Argument) -> Argument:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from puregraph.graph.module import Module
 
-MOST = 1 << 47  # bytes of address space, if the system does not report its memory
+MAX_ADDRESS_BYTES = 1 << 47  # bytes of address space, if the system does not report its memory
 
 
 @cache
@@ -26,7 +26,7 @@ def memoryBytes() -> int:
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, OSError, ValueError):
-        return MOST
+        return MAX_ADDRESS_BYTES
 
 
 def largeFault(what: str, shape: Sequence[int], dtype: DTypeLike) -> Fault | None:

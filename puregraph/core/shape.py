@@ -23,7 +23,7 @@ Shape: TypeAlias = "tuple[Size, ...]"
 AXES = 64  # most axes of a numpy array
 SYMBOL = re.compile(r"[^\W\d]\w*\b(?!\()")  # a name that is not a function call
 KNOWN = 1 << 16  # most elements of a static value
-MOST = 1024  # most elements of a static value with symbols
+MAX_STATIC_ELEMENTS = 1024  # most elements of a static value with symbols
 LONGEST = 1 << 15  # most characters of its elements
 
 SHAPE = 'a shape, a tuple of sizes or symbols such as (32, 256) or ("N", 256)'
@@ -114,12 +114,16 @@ def withValues(module: Module, inshapes: Sequence, shapes: list[Shape]) -> list[
 def areSmall(inshapes: Sequence, shapes: Sequence) -> bool:
     """True if results have few enough elements to be tracked without data."""
     hasSymbols = any(value.dtype.kind == "O" for value in map(valueOf, inshapes) if value is not None)
-    return all(product(shape) <= (MOST if hasSymbols else KNOWN) for shape in shapes if not symbols(shape))
+    return all(
+        product(shape) <= (MAX_STATIC_ELEMENTS if hasSymbols else KNOWN) for shape in shapes if not symbols(shape)
+    )
 
 
 def isLong(value: Any) -> bool:
     """True if symbolic elements are too many, or too long, to compute with."""
-    return value.dtype.kind == "O" and (value.size > MOST or sum(len(str(n)) for n in value.flat) > LONGEST)
+    return value.dtype.kind == "O" and (
+        value.size > MAX_STATIC_ELEMENTS or sum(len(str(n)) for n in value.flat) > LONGEST
+    )
 
 
 class FreshSymbols:

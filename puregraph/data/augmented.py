@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from puregraph.core import device
-from puregraph.core.arguments import Flag, Natural, takes
+from puregraph.core.arguments import Flag, Size, takes
 from puregraph.core.errors import ArgumentError, DataError, show
 from puregraph.data.arrays import pairFrom, rowsOf
 from puregraph.data.batches import batchCount, checkedSize
@@ -35,7 +35,7 @@ class Augmented:
               ArgumentError for a `crop` that is not smaller than the sides of an image
     """
 
-    @takes(flip=Flag, crop=Natural, seed=Natural, dropLast=Flag)
+    @takes(flip=Flag, crop=Size, seed=Size, dropLast=Flag)
     def __init__(
         self,
         images: AnyArray,

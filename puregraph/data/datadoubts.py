@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from puregraph.train.trainer import Trainer
 
 LOOKED = 500  # samples that are checked, evenly spaced in an array
-MOST = 1 << 20  # most labels that are counted
+MAX_COUNTED_LABELS = 1 << 20  # most labels that are counted
 RARE = 0.05  # share of the validation samples that may have new classes by chance
 ENOUGH = 100  # validation samples above which training on them is not intended
-LARGE = 1000.0  # mean above which inputs are probably not scaled
+UNSCALED_MEAN = 1000.0  # mean above which inputs are probably not scaled
 WIDER = 20.0  # largest ratio of the standard deviations of training and validation
 
 
@@ -79,7 +79,7 @@ def scaleDoubts(net: Graph, source: Arrays) -> Iterator[str]:
     for x, step in multiplied(net, source):
         looked = np.abs(some(x)[np.isfinite(some(x))]) if x.dtype.kind == "f" else np.zeros(0)
         size = float(looked.mean(dtype=np.float64)) if looked.size else 0.0
-        if size >= LARGE:
+        if size >= UNSCALED_MEAN:
             yield (
                 f"data of {size:.2g} in the mean goes into '{step.path}' ({step.label}) as it is, whose weights are "
                 "made for numbers near 1: subtract the mean and divide by the standard deviation, or put BatchNorm in "
@@ -179,7 +179,7 @@ def labelsOf(source: Arrays) -> np.ndarray | None:
     """Return the labels as an array on the host; None if the target is not labels, or if there are too many."""
     labels: Any = source.target[0] if source.target else None
     isPlain = type(labels) is np.ndarray and labels.ndim == 1 and labels.dtype.kind in "iub"
-    return labels if isPlain and len(labels) <= MOST else None
+    return labels if isPlain and len(labels) <= MAX_COUNTED_LABELS else None
 
 
 def some(x: AnyArray) -> np.ndarray:

@@ -15,7 +15,7 @@ from puregraph.graph.lookup import few
 
 GROUPED = re.compile(r"\s*[+-]?[1-9]\d{0,2}(,\d{3})+(\.\d*)?\s*")
 FLOAT32 = "a number up to 3.4e38, which float32 can hold"
-MANY = 20  # most column names in a message
+MAX_LISTED_COLUMNS = 20  # most column names in a message
 MISSING = ("NA", "N/A", "n/a", "na", "NaN", "nan", "null", "NULL", "None", "none", "?", "-", "--", ".")
 
 
@@ -116,7 +116,7 @@ def columnFrom(table: Any, name: str) -> TableColumn:
     if name not in columns:
         names = list(map(str, columns))
         hint = delimiterHint(names[0]) if len(names) == 1 else ""
-        raise DataError(f"TableReader: wanted a column {name!r}, the table has {few(names, MANY)}{hint}")
+        raise DataError(f"TableReader: wanted a column {name!r}, the table has {few(names, MAX_LISTED_COLUMNS)}{hint}")
     column = table[name]
     values = np.asarray(column.to_numpy() if hasattr(column, "to_numpy") else column)
     if values.ndim != 1:

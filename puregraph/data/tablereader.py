@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 FILLS: dict[str, Callable[[np.ndarray], Any]] = {"mean": np.nanmean, "median": np.nanmedian, "zero": lambda column: 0.0}
 ARGUMENTS = ("numbers", "categories", "classes", "fill", "scale", "quantities")
 FITTED = ("vocabulary", "fills", "means", "deviations", "gapped")
-FEW = 50  # rows up to which every row may have its own category
-MANY = 20  # classes; numbers with more distinct values are checked before they count as classes
+MAX_UNIQUE_ROWS = 50  # rows up to which every row may have its own category
+MAX_UNCHECKED_CLASSES = 20  # classes; numbers with more distinct values are checked before they count as classes
 
 
 class TableReader(ForeignAttributes):
@@ -112,7 +112,11 @@ class TableReader(ForeignAttributes):
             column = columnFrom(table, name)
             vocabulary[name] = sorted(set(column.texts()[~column.gaps].tolist()), key=inOrder)
             gapped += [name] * bool(column.gaps.any())
-            if name in self.categories and len(column.gaps) >= FEW and len(vocabulary[name]) > len(column.gaps) / 2:
+            if (
+                name in self.categories
+                and len(column.gaps) >= MAX_UNIQUE_ROWS
+                and len(vocabulary[name]) > len(column.gaps) / 2
+            ):
                 warnUser(
                     f"column '{name}': {len(vocabulary[name])} categories in {len(column.gaps)} rows, from which "
                     "nothing can be learnt: leave out a column that numbers the rows, and give quantities as numbers=",
@@ -255,9 +259,13 @@ def checkSettings(reader: TableReader, settings: dict[str, Any]) -> None:
     coded = [*reader.categories, *([] if reader.classes is None else [reader.classes])]
     vocabulary, gapped = settings["vocabulary"], settings["gapped"]
     if type(vocabulary) is not dict or set(vocabulary) != set(coded):
-        raise ValueError(f"vocabulary: wanted the columns {few(coded, MANY) or 'none'}, got {vocabulary!r:.80}")
+        raise ValueError(
+            f"vocabulary: wanted the columns {few(coded, MAX_UNCHECKED_CLASSES) or 'none'}, got {vocabulary!r:.80}"
+        )
     if type(gapped) is not list or not all(type(name) is str and name in vocabulary for name in gapped):
-        raise ValueError(f"gapped: wanted some of the columns {few(coded, MANY) or 'none'}, got {gapped!r:.80}")
+        raise ValueError(
+            f"gapped: wanted some of the columns {few(coded, MAX_UNCHECKED_CLASSES) or 'none'}, got {gapped!r:.80}"
+        )
     for name, entries in vocabulary.items():
         if type(entries) is not list:
             raise ValueError(f"vocabulary, column '{name}': wanted a list of texts, got {entries!r:.80}")
@@ -281,7 +289,7 @@ def refuseQuantity(column: TableColumn, classes: list[str]) -> None:
 
     Raises    DataError
     """
-    if len(classes) <= MANY or not all(map(isNumber, classes)):
+    if len(classes) <= MAX_UNCHECKED_CLASSES or not all(map(isNumber, classes)):
         return
     fractions = [text for text in classes if not float(text).is_integer()]
     if fractions or 2 * len(classes) > len(column.values):

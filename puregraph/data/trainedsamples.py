@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from puregraph.graph.graph import Graph
 
 ELEMENTS = 64  # most elements of a sample that are hashed, evenly spaced, per array
-MOST = 1 << 20  # most samples that are hashed
+MAX_HASHED_SAMPLES = 1 << 20  # most samples that are hashed
 MIXER = np.uint64(0x9E3779B97F4A7C15)  # an odd number of irregular bits: 2**64 by the golden ratio
 LOOKED = 16  # elements of each parameter in the checksum of weights
 
@@ -32,7 +32,7 @@ def remember(net: Graph, source: Arrays | Stream, checks: Arrays | Stream | None
     """Store the hashes of a network's training samples, if the run has a validation."""
     keys = keysOf(source) if checks is not None else None
     if keys is not None:
-        keys = np.union1d(keys, earlierKeys(net))[:MOST]
+        keys = np.union1d(keys, earlierKeys(net))[:MAX_HASHED_SAMPLES]
         TRAINED[net] = keys, weightsMark(net)
 
 
@@ -64,7 +64,7 @@ def sampleKeys(arrays: Sequence[AnyArray]) -> np.ndarray | None:
     """
     if not arrays or any(type(x) is not np.ndarray or x.dtype.kind not in "biuf" for x in arrays):
         return None
-    if len(arrays[0]) > MOST or any(x.dtype.itemsize > 8 for x in arrays):
+    if len(arrays[0]) > MAX_HASHED_SAMPLES or any(x.dtype.itemsize > 8 for x in arrays):
         return None
     keys = np.zeros(len(arrays[0]), np.uint64)
     for x in arrays:

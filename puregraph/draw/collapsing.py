@@ -9,10 +9,10 @@ from puregraph.core.errors import plural
 from puregraph.draw.graphpicture import costLine, totals
 from puregraph.draw.picture import Picture, PictureBox, PictureEdge, replaced
 
-MOST = 120  # maximum number of boxes at the default depth
+MAX_DEFAULT_BOXES = 120  # maximum number of boxes at the default depth
 
 
-def fitting(picture: Picture, most: int = MOST) -> int:
+def fitting(picture: Picture, most: int = MAX_DEFAULT_BOXES) -> int:
     """The greatest depth at which there are at most `most` boxes."""
     depth = 0
     for deeper in range(1, picture.depth + 1):

@@ -13,7 +13,7 @@ from puregraph.graph.analysis.difference import ModelDifference
 if TYPE_CHECKING:
     from puregraph.graph.graph import Graph
 
-MOST = 6  # maximum lines of a box, and nodes that a note lists
+MAX_BOX_LINES = 6  # maximum lines of a box, and nodes that a note lists
 
 
 def differenceDrawing(first: Graph, second: Graph, compared: ModelDifference, depth: int | None = None) -> Drawing:
@@ -29,8 +29,8 @@ def differenceDrawing(first: Graph, second: Graph, compared: ModelDifference, de
         pictures.append(marked(graphPicture(graph), {**lines, **alone}))
     gone = [node.path for node in compared.onlyFirst]
     if gone:
-        more = f" and {len(gone) - MOST} more" if len(gone) > MOST else ""
-        pictures[1].notes = (*pictures[1].notes, f"only in the first model: {', '.join(gone[:MOST])}{more}")
+        more = f" and {len(gone) - MAX_BOX_LINES} more" if len(gone) > MAX_BOX_LINES else ""
+        pictures[1].notes = (*pictures[1].notes, f"only in the first model: {', '.join(gone[:MAX_BOX_LINES])}{more}")
     return Drawing(pictures[1], depth, repeats=True, beside=pictures[:1])
 
 
@@ -46,7 +46,7 @@ def marked(picture: Picture, changes: dict[str, list[str]]) -> Picture:
         count += 1
         wrapped = [part for line in lines for part in textwrap.wrap(line, LINE, subsequent_indent="  ")]
         story = (*box.story, *(("differs", line) for line in lines))
-        shown = (*box.lines[:1], *wrapped[:MOST], *(["..."] if len(wrapped) > MOST else []))
+        shown = (*box.lines[:1], *wrapped[:MAX_BOX_LINES], *(["..."] if len(wrapped) > MAX_BOX_LINES else []))
         picture.boxes[i] = replaced(box, kind="fault", lines=shown, story=story)
     picture.notes = (*picture.notes, f"{count} of {len(picture.boxes)} boxes differ, in red")
     return picture

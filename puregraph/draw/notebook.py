@@ -21,20 +21,22 @@ if TYPE_CHECKING:
     from puregraph.train.metrics.confusion import Confusion
     from puregraph.train.trainer import Trainer
 
-MOST = 500  # maximum number of nodes outside groups that are drawn, or lines that are listed
+MAX_DRAWN_NODES = 500  # maximum number of nodes outside groups that are drawn, or lines that are listed
 
 
 def graphHtml(graph: Graph) -> str:
     """A graph as a picture, or as a listing if a picture cannot be made or would be too large."""
     try:
-        if len(graph.nodes) <= MOST:
+        if len(graph.nodes) <= MAX_DRAWN_NODES:
             listing = f"<details><summary>listing</summary>{preformatted(str(graph))}</details>"
             return drawGraph(graph)._repr_html_() + listing
     except PuregraphError:
         pass
     lines = str(graph).split("\n")
-    rest = len(lines) - MOST
-    return preformatted("\n".join([*lines[:MOST], *([f"and {plural(rest, 'node')} more"] if rest > 0 else [])]))
+    rest = len(lines) - MAX_DRAWN_NODES
+    return preformatted(
+        "\n".join([*lines[:MAX_DRAWN_NODES], *([f"and {plural(rest, 'node')} more"] if rest > 0 else [])])
+    )
 
 
 def tableHtml(rows: Sequence[tuple[str, ...]], head: tuple[str, ...] = ()) -> str:

@@ -14,7 +14,7 @@ from puregraph.draw.layout.placement import PlacedPicture, placed
 from puregraph.draw.picture import Picture
 from puregraph.draw.svg import STYLE, body
 
-MOST = 1200  # maximum number of boxes of the deepest picture on a page
+MAX_PAGE_BOXES = 1200  # maximum number of boxes of the deepest picture on a page
 FOLDER = Path(__file__).parent
 HELP = (
     "drag to move, wheel or + and - to zoom, 0 to fit, 1 for 100 %; click for a node's story, shift-click for the path "
@@ -29,7 +29,7 @@ def pageText(pictures: Sequence[Picture], depth: int | None = None) -> str:
     panes, stories = [], []
     first = max(fitting(picture) for picture in pictures) if depth is None else depth
     for picture in pictures:
-        deepest = min(fitting(picture, MOST), picture.depth)
+        deepest = min(fitting(picture, MAX_PAGE_BOXES), picture.depth)
         views = [placed(collapsed(picture, d)) for d in range(deepest + 1)]
         panes.append("".join(viewSvg(view, d) for d, view in enumerate(views)))
         stories.append(storyOf(views))

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 from puregraph.compile.report.describe import Describer, by
 from puregraph.compile.report.flops import flopsOf
 from puregraph.compile.report.stepprofile import StepProfile
-from puregraph.core.arguments import Argument, FilePath, Flag, Natural, optional, takes
+from puregraph.core.arguments import Argument, FilePath, Flag, Size, optional, takes
 from puregraph.core.errors import ArgumentError, show
 from puregraph.draw.arenapicture import arenaSvg
-from puregraph.draw.collapsing import MOST
+from puregraph.draw.collapsing import MAX_DEFAULT_BOXES
 from puregraph.draw.drawing import Drawing, write
 from puregraph.draw.graphpicture import LINE, flopText
 from puregraph.draw.picture import Picture, PictureBox, PictureEdge, PictureGroup, replaced
@@ -39,7 +39,7 @@ def programPicture(program: Program, heat: Any = None) -> Picture:
     source: dict[int, str] = {}
     calls = [call for call in schedule.calls if not call.kind.isView]
     paths = [call.origin.path for call in calls if kindOf(call) != "update"]
-    frames = framesOf(paths) if len(calls) > MOST else {}  # frames add crossings, so only to collapse them
+    frames = framesOf(paths) if len(calls) > MAX_DEFAULT_BOXES else {}  # frames add crossings, so only to collapse them
     times = heat.seconds if isinstance(heat, StepProfile) else [None] * len(calls)
     if len(times) != len(calls):
         raise ArgumentError(
@@ -135,7 +135,7 @@ Heat = Argument(
 )
 
 
-@takes(path=optional(FilePath), heat=optional(Heat), depth=optional(Natural), repeats=Flag)
+@takes(path=optional(FilePath), heat=optional(Heat), depth=optional(Size), repeats=Flag)
 def drawProgram(
     program: Program, path: StrPath | None = None, heat: Any = None, depth: int | None = None, repeats: bool = True
 ) -> Any:

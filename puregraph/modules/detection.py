@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from puregraph.core.arguments import Counts, Flag, Natural, Scalar, choice
+from puregraph.core.arguments import Counts, Flag, Scalar, Size, choice
 from puregraph.core.base.dtype import needFloats
 from puregraph.core.base.widen import widened
 from puregraph.core.errors import DataError, need
@@ -33,7 +33,7 @@ class RoiAlign(Module):
         self,
         size: Counts,
         scale: Scalar = 1.0,
-        samples: Natural = 0,
+        samples: Size = 0,
         mode: choice("avg", "max") = "avg",
         isCentred: Flag = True,
         name=None,

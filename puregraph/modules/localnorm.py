@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from puregraph.core.arguments import Count, Number, Positive, Whole
+from puregraph.core.arguments import Count, Number, Whole
 from puregraph.core.base.widen import widened
 from puregraph.core.errors import need
 from puregraph.core.shape import normalAxis
@@ -22,7 +22,7 @@ class LpNormalize(Module):
     needsFloats = True
     flopsPerElement = 4
 
-    def __init__(self, p: Positive = 2, axis: Whole = -1, name=None):
+    def __init__(self, p: Count = 2, axis: Whole = -1, name=None):
         super().__init__(name)
         self.p, self.axis = p, axis
 

@@ -4,7 +4,7 @@ from math import prod
 
 import numpy as np
 
-from puregraph.core.arguments import Flag, Positive
+from puregraph.core.arguments import Count, Flag
 from puregraph.core.base.widen import widened
 from puregraph.core.shape import normalAxis
 from puregraph.modules.reduction import Sum, _Reduction, reduced
@@ -188,7 +188,7 @@ class LpNorm(_SumOf):
     Raises    ShapeError if x has no such axis, or one is named twice
     """
 
-    def __init__(self, p: Positive = 2, axis=None, keepdims: Flag = False, name=None):
+    def __init__(self, p: Count = 2, axis=None, keepdims: Flag = False, name=None):
         super().__init__(axis, keepdims, name)
         self.p = p
 

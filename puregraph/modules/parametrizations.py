@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from puregraph.core import initial
-from puregraph.core.arguments import Fraction, NotNegative, Positive, Whole, optional, takes
+from puregraph.core.arguments import Count, Fraction, NotNegative, Whole, optional, takes
 from puregraph.core.base.widen import widen
 from puregraph.core.errors import ArgumentError, need
 from puregraph.core.hostrule import onHost
@@ -101,7 +101,7 @@ class SpectralNorm(Derived):
     passesStraight = True
     reads = ("sigma", "left", "right", "y")
 
-    @takes(axis=optional(Whole), iterations=Positive, epsilon=NotNegative)
+    @takes(axis=optional(Whole), iterations=Count, epsilon=NotNegative)
     def __init__(self, of: Param, axis: int | None = None, iterations: int = 1, epsilon: float = 1e-12):
         super().__init__(of, axis=axis, iterations=iterations, epsilon=epsilon)
 
@@ -257,7 +257,7 @@ class LoRA(Derived):
 
     reads = ("A", "B")
 
-    @takes(rank=Positive, alpha=optional(NotNegative))
+    @takes(rank=Count, alpha=optional(NotNegative))
     def __init__(self, of: Param, rank: int = 8, alpha: float | None = None):
         self.begin()
         super().__init__(of, rank=rank, alpha=float(rank if alpha is None else alpha))
@@ -320,7 +320,7 @@ class FakeQuantise(Derived):
     reads = ()
     passesStraight = True
 
-    @takes(bits=Positive, axis=optional(Whole))
+    @takes(bits=Count, axis=optional(Whole))
     def __init__(self, of: Param, bits: int = 8, axis: int | None = None):
         if not 2 <= bits <= 16:
             raise ArgumentError(f"FakeQuantise: wanted bits from 2 to 16, got {bits!r}")

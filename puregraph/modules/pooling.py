@@ -4,7 +4,7 @@ from math import prod
 
 import numpy as np
 
-from puregraph.core.arguments import Count, Flag, Positive, Wholes, optional
+from puregraph.core.arguments import Count, Flag, Wholes, optional
 from puregraph.core.base.widen import divided, widened
 from puregraph.core.errors import need
 from puregraph.core.shape import product
@@ -357,7 +357,7 @@ class LpPoolNd(_Pool):
     reads = ("x", "y")
     needsFloats = True
 
-    def __init__(self, p: Positive = 2, size=2, stride=None, pad=0, name=None, *, dilation=1, ceil: Flag = False):
+    def __init__(self, p: Count = 2, size=2, stride=None, pad=0, name=None, *, dilation=1, ceil: Flag = False):
         super().__init__(name)
         self.setWindows(size, stride, pad, dilation, ceil)
         self.p = p

@@ -10,7 +10,7 @@ from puregraph.core.errors import need
 from puregraph.core.shape import normalAxis, sizesOf, valueOf
 from puregraph.graph.module import Module
 
-FAR = 2**31 - 1
+OPEN_END = 2**31 - 1
 
 
 class Slice(Module):
@@ -234,7 +234,7 @@ def clipped(end, size):
 
 def isFar(end):
     """True if a slice is open-ended: its end is left out, or beyond any axis, as in ONNX."""
-    return end is None or not isinstance(end, Dim) and abs(end) >= FAR
+    return end is None or not isinstance(end, Dim) and abs(end) >= OPEN_END
 
 
 def asText(part):

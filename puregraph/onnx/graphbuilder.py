@@ -23,7 +23,7 @@ from puregraph.onnx.onnxvalue import OnnxValue
 from puregraph.onnx.shapes.partialshapes import partialShapes, targetShape
 
 SEPARATORS = re.compile(r"[./]+")
-FEW = 64  # maximum number of elements of a float value that is computed ahead
+MAX_AHEAD_ELEMENTS = 64  # maximum number of elements of a float value that is computed ahead
 COMPUTED = 1 << 16  # bytes of a result that may be computed while reading, even if its inputs are smaller
 OPERATIONS = 1 << 26  # maximum operations of a module whose result is computed while reading
 
@@ -102,10 +102,10 @@ class GraphBuilder:
     def follow(self, module: Module, inputs: list[OnnxValue | None], outputs: list[OnnxValue]) -> None:
         """Compute small float values that depend only on known shapes, such as the root of a size."""
         isOpen = any(v.shape is None or valueOf(v.shape) is not None or symbols(v.shape) for v in outputs)
-        if isOpen or module.params or module.states or any(product(v.shape) > FEW for v in outputs):
+        if isOpen or module.params or module.states or any(product(v.shape) > MAX_AHEAD_ELEMENTS for v in outputs):
             return
         known = [None if v is None or v.isWeight else v.numbers for v in inputs]
-        isKnown = all(v is None or k is not None and k.size <= FEW for v, k in zip(inputs, known))
+        isKnown = all(v is None or k is not None and k.size <= MAX_AHEAD_ELEMENTS for v, k in zip(inputs, known))
         if isKnown and isQuick(module, inputs):
             for value, made in zip(outputs, self.computed(module, inputs, known)):
                 value.computed = made.array

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from puregraph.core.arguments import Natural, Positive, Probability, takes
+from puregraph.core.arguments import Count, Probability, Size, takes
 from puregraph.optimizers.initrecorder import InitRecorder
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ class SWA(Average):
 
     rule = (("average", "average + averageShare * (param - average)"),)
 
-    @takes(start=Natural, every=Positive)
+    @takes(start=Size, every=Count)
     def __init__(self, start: int, every: int = 1):
         self.begin, self.every = start, every
         self.scalars = {"averageShare": self.share}
@@ -126,7 +126,7 @@ class Lookahead(Average):
         ("param", "where(averageShare > 0, average, param)"),
     )
 
-    @takes(k=Positive, alpha=Probability)
+    @takes(k=Count, alpha=Probability)
     def __init__(self, k: int = 5, alpha: float = 0.5):
         self.k, self.alpha = k, alpha
         self.scalars = {"averageShare": self.share}

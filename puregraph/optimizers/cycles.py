@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from puregraph.core.arguments import NotNegative, Positive, choice, takes
+from puregraph.core.arguments import Count, NotNegative, choice, takes
 from puregraph.optimizers.schedules import Schedule, arc, atLeast
 
 
@@ -21,7 +21,7 @@ class CosineRestarts(Schedule):
     [1.0, 0.5, 1.0, 0.854, 0.5, 0.146, 1.0]
     """
 
-    @takes(growth=Positive, final=NotNegative)
+    @takes(growth=Count, final=NotNegative)
     def __init__(self, first: int, growth: int = 1, final: float = 0.0):
         self.first, self.growth, self.final = atLeast(1, "CosineRestarts", "first", first), growth, final
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from puregraph.core.arguments import NotNegative, Positive, choice, optional, takes
+from puregraph.core.arguments import Count, NotNegative, choice, optional, takes
 from puregraph.optimizers.optimizer import Optimizer
 from puregraph.optimizers.sam import readyFor
 
@@ -42,8 +42,8 @@ class LBFGS(Optimizer):
     rule = {name: name for name in ("direction", "lastGrad", "moves", "turns", "memory", "param")}
 
     @takes(
-        iterations=Positive,
-        history=Positive,
+        iterations=Count,
+        history=Count,
         gradTolerance=NotNegative,
         changeTolerance=NotNegative,
         lineSearch=optional(choice("wolfe")),

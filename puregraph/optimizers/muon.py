@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from puregraph.core.arguments import Flag, Positive, takes
+from puregraph.core.arguments import Count, Flag, takes
 from puregraph.optimizers.optimizer import Optimizer
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class Muon(Optimizer):
 
     scalars = {"bias1": "1 - beta1 ** step", "bias2": "1 - beta2 ** step"}
 
-    @takes(nesterov=Flag, steps=Positive)
+    @takes(nesterov=Flag, steps=Count)
     def __init__(
         self,
         learnRate: float = 1e-3,

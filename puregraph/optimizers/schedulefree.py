@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from puregraph.core.arguments import Natural, takes
+from puregraph.core.arguments import Size, takes
 from puregraph.core.errors import ArgumentError
 from puregraph.optimizers.optimizer import Optimizer
 
@@ -38,7 +38,7 @@ class ScheduleFree(Optimizer):
         "param": "z + beta1 * (average - z)",
     }
 
-    @takes(warmUp=Natural)
+    @takes(warmUp=Size)
     def __init__(
         self,
         learnRate: float = 2.5e-3,

@@ -19,7 +19,7 @@ import numpy as np
 from puregraph.compile import Program
 from puregraph.core import device
 from puregraph.core.applied import asGrads
-from puregraph.core.arguments import ModuleLike, Natural, Shapes, takes
+from puregraph.core.arguments import ModuleLike, Shapes, Size, takes
 from puregraph.core.base.dtype import dtypeNamed, isFloating
 from puregraph.core.base.widen import forwardRule, gradRule
 from puregraph.core.dim import Dim
@@ -594,7 +594,7 @@ CHECKS: list[Callable[[Case], None]] = [
 ]
 
 
-@takes(module=ModuleLike, shapes=Shapes, seed=Natural)
+@takes(module=ModuleLike, shapes=Shapes, seed=Size)
 def checkModule(module: Module, shapes: list[Any], seed: int = 0) -> None:
     """Run every check on a module with inputs of the given shapes.
 
@@ -605,7 +605,7 @@ def checkModule(module: Module, shapes: list[Any], seed: int = 0) -> None:
             check(Case(module, shapes, seed, train))
 
 
-@takes(graph=ModuleLike, shapes=Shapes, seed=Natural)
+@takes(graph=ModuleLike, shapes=Shapes, seed=Size)
 def checkGraph(graph: Graph, shapes: Sequence[object], seed: int = 0) -> list[tuple[str, str]]:
     """Check every node of a graph at its shapes: a list of (path, problem), empty if there is none."""
     problems = []

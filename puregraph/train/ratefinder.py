@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from puregraph.core.arguments import NotNegative, Positive, takes
+from puregraph.core.arguments import Count, NotNegative, takes
 from puregraph.core.errors import ArgumentError, NotFiniteError
 from puregraph.core.late import Late
 from puregraph.train.callbacks.callback import FunctionCallback
@@ -47,7 +47,7 @@ class RateCurve(_Tried):
         return float(self.rates[np.argmin(slopes)])
 
 
-@takes(lowest=NotNegative, highest=NotNegative, steps=Positive)
+@takes(lowest=NotNegative, highest=NotNegative, steps=Count)
 def findRate(
     trainer: Trainer, data: Any, target: Any = None, lowest: float = 1e-6, highest: float = 1.0, steps: int = 100
 ) -> RateCurve:

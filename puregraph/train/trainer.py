@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from puregraph.core import device
-from puregraph.core.arguments import FileSource, Flag, Natural, Text, optional, takes
+from puregraph.core.arguments import FileSource, Flag, Size, Text, optional, takes
 from puregraph.core.base.attributes import Settable
 from puregraph.core.base.dtype import isFloating
 from puregraph.core.base.keywords import ChecksKeywords
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from puregraph.graph.graph import Graph
     from puregraph.optimizers.optimizer import Optimizer
 
-FEW = 3  # batches of a fast run
+FAST_RUN_BATCHES = 3  # batches of a fast run
 SPOILED = 1e6  # size of weights above which a diverged network does not recover
 ELSEWHERE = {
     **dict.fromkeys(("lr", "learnRate", "learning_rate", "rate"), "set trainer.optimizer.learnRate"),
@@ -103,7 +103,7 @@ class Trainer(ChecksKeywords, Figures, Settable):
     world = property(lambda self: world(), doc="The processes that train together, of which this is `world.rank`.")
     writes = property(lambda self: not (self.fastRun or self.world.rank), doc="Whether callbacks write their files.")
 
-    @takes(seed=optional(Natural), shuffle=Flag, compile=Flag, fastRun=Flag, dropLast=Flag)
+    @takes(seed=optional(Size), shuffle=Flag, compile=Flag, fastRun=Flag, dropLast=Flag)
     def __init__(
         self,
         net: Module,
@@ -188,8 +188,12 @@ class Trainer(ChecksKeywords, Figures, Settable):
         """
         source, checks = sourcesFrom(self, data, target, validation, sampleWeight)
         if self.fastRun:
-            source, checks, epochs = source.few(FEW), None if checks is None else checks.few(FEW), 1
-            self.progress.say(f"fast run: {FEW} batches of everything, one epoch, no files")
+            source, checks, epochs = (
+                source.few(FAST_RUN_BATCHES),
+                None if checks is None else checks.few(FAST_RUN_BATCHES),
+                1,
+            )
+            self.progress.say(f"fast run: {FAST_RUN_BATCHES} batches of everything, one epoch, no files")
         with alone(self), Interrupt(self.world.size > 1) as self.interrupt, inMode(True, self.net, self.cost):
             begin(self, source, checks, epochs)
             loop = EpochLoop(self, source, checks)

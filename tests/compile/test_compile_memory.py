@@ -194,7 +194,7 @@ def test_what_is_needed_no_more_goes_before_more_is_made(monkeypatch):
     rng = np.random.default_rng(6)
     x, t = rng.normal(size=(4, 3, 32, 32)).astype("f"), rng.normal(size=(4, 2, 32, 32)).astype("f")
     before = bothWays(joined, [x], t)
-    monkeypatch.setattr(reorder, "LARGE", 1 << 18)
+    monkeypatch.setattr(reorder, "MIN_FREED_BYTES", 1 << 18)
     assert bothWays(joined, [x], t).bytes < 0.85 * before.bytes  # 0.804 with vectors of 256 bits
 
 

@@ -11,7 +11,7 @@ from puregraph.compile import Programs
 from puregraph.core.errors import GraphWarning
 
 MODULE = sys.modules[Programs.__module__]  # a function has its name
-MOST = MODULE.MOST
+MOST = MODULE.MAX_KEPT_PROGRAMS
 
 
 @pytest.fixture

@@ -62,6 +62,6 @@ def test_open_groups_over_one_space_become_one():
 def test_open_groups_that_do_not_fit_into_one_stay_as_they_were(count, rng):
     net, xs = chains(count), [rng.standard_normal((3, 40), np.float32) for _ in range(2 * count)]
     groups = groupsOf(net, [x.shape for x in xs])
-    assert (len(groups) == 1) == (4 * count <= fusion.MOST)
+    assert (len(groups) == 1) == (4 * count <= fusion.MAX_GROUP_OPERANDS)
     assert sum(len(group.calls) for group in groups) == 2 * count - 1
     assert np.array_equal(Program(net, [x.shape for x in xs]).run(*xs), net(*xs))

@@ -175,7 +175,9 @@ def test_training_in_16_bits_stays_near_float32(monkeypatch, rng, name, kind, li
     with device.useDevice("cpu"):
         _, near, wanted = trained(make, batches, optimizer())
     cupy = useGpu(monkeypatch, libraries)
-    monkeypatch.setattr("puregraph.compile.gpu.runtime.updatestatus.FIRST", 2.0**10)  # so that no step is left out
+    monkeypatch.setattr(
+        "puregraph.compile.gpu.runtime.updatestatus.FIRST_SCALE", 2.0**10
+    )  # so that no step is left out
     program, far, got = trained(inPrecision(kind, make), batches, optimizer())
     assert program.why == "" and cupy.machine.reads == 0
     if name not in ("cubed", "ordered", "again"):  # what is no launch runs between two graphs
@@ -396,7 +398,7 @@ class Foreign(SGD):
 
 def scaledSteps(monkeypatch, batches, first, optimizer, **exceptions):
     """A perceptron in float16 after it was trained, beginning with a scale."""
-    monkeypatch.setattr("puregraph.compile.gpu.runtime.updatestatus.FIRST", first)
+    monkeypatch.setattr("puregraph.compile.gpu.runtime.updatestatus.FIRST_SCALE", first)
     return trained(inPrecision("float16", MODELS["perceptron"][0], **exceptions), batches, optimizer)
 
 
@@ -463,7 +465,7 @@ def test_small_gradients_do_not_vanish(monkeypatch):
         wanted = go()
     useGpu(monkeypatch)
     assert go("float16") == pytest.approx(wanted, rel=1e-2)
-    monkeypatch.setattr("puregraph.compile.gpu.runtime.updatestatus.FIRST", 1.0)
+    monkeypatch.setattr("puregraph.compile.gpu.runtime.updatestatus.FIRST_SCALE", 1.0)
     assert go("float16") < 0.5 * wanted
 
 
@@ -527,7 +529,7 @@ def test_gradients_that_no_scale_makes_finite_are_told_or_left_out(monkeypatch, 
 
 def test_batches_that_are_added_up_find_their_scale_as_well(monkeypatch, rng):
     x, t = rng.standard_normal((40, 7)).astype(np.float32), rng.integers(0, 4, 40)
-    monkeypatch.setattr("puregraph.compile.gpu.runtime.updatestatus.FIRST", 2.0**20)
+    monkeypatch.setattr("puregraph.compile.gpu.runtime.updatestatus.FIRST_SCALE", 2.0**20)
     useGpu(monkeypatch)
     net = MODELS["perceptron"][0]().calcMode("float16")
     trainer = Trainer(net, CrossEntropy(), Adam(0.01), batchsize=4, accumulate=2, progress="none")

@@ -6,7 +6,7 @@ from natively import needsNative, unverified
 
 import puregraph as pg
 from puregraph.compile import Program
-from puregraph.compile.runtime.concurrent import MOST, overlap
+from puregraph.compile.runtime.concurrent import MAX_PARALLEL_STEPS, overlap
 from puregraph.ops.native.threads import pool
 from puregraph.ops.native.threads.batch import batched
 
@@ -37,14 +37,14 @@ def tables(count, rows=400, size=12):
 
 
 @unverified
-@pytest.mark.parametrize("count", [7, MOST + 5])
+@pytest.mark.parametrize("count", [7, MAX_PARALLEL_STEPS + 5])
 def test_tables_are_read_and_updated_together(count, threads):
     rng = np.random.default_rng(0)
     net, twin = tables(count), tables(count)
     x, t = rng.integers(-1, 400, (250, count)), rng.integers(0, 2, 250)
     optimizers = pg.MomentumSGD(0.5), pg.MomentumSGD(0.5).setupOn(twin)
     program = net.compile([x.shape, t.shape], cost=pg.CrossEntropy(), optimizer=optimizers[0])
-    assert max(stepsOf(program)) == min(count, MOST)
+    assert max(stepsOf(program)) == min(count, MAX_PARALLEL_STEPS)
     cost = pg.CrossEntropy()
     for _ in range(3):
         loss = program.run(x, t)[0]

@@ -94,7 +94,9 @@ def test_training_in_less_than_float32_comes_near_the_cpu(monkeypatch, name, kin
     batches = images(rng, 6, *(shape or (None,)))
     with device.useDevice("cpu"):
         _, _, wanted = trained(make, batches, optimizer())
-    monkeypatch.setattr("puregraph.compile.gpu.runtime.updatestatus.FIRST", 2.0**10)  # so that no step is left out
+    monkeypatch.setattr(
+        "puregraph.compile.gpu.runtime.updatestatus.FIRST_SCALE", 2.0**10
+    )  # so that no step is left out
     with device.useDevice("cuda"):
         program, far, got = trained(lambda: make().calcMode(kind), batches, optimizer())
     assert program.why == "" and program.executable.captured().note == "1 graph of CUDA"

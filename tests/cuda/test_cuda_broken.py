@@ -193,7 +193,7 @@ BARRIER = "k + 1 < to ? gridBarrier(ticket, k - from, to - from) : lastDraw(tick
     ],
 )
 def test_a_broken_barrier_of_the_grid_is_told(rng, monkeypatch, text, by, reason):
-    monkeypatch.setattr(cellsplit, "FEW", 0)
+    monkeypatch.setattr(cellsplit, "FAST_WEIGHT_BYTES", 0)
     shapes = (9, 3, 5), (5, 36), (9, 36), (9, 9), (9, 9)
     x, W, U, h, c = (rng.standard_normal(shape).astype("f4") for shape in shapes)
     given = recurrent.lstmStep, x, W, None, (U,), [h, c]
@@ -207,7 +207,7 @@ def test_a_broken_barrier_of_the_grid_is_told(rng, monkeypatch, text, by, reason
 
 @needsEmulator
 def test_blocks_that_wait_for_each_other_are_all_on_the_gpu(rng, monkeypatch):
-    monkeypatch.setattr(cellsplit, "FEW", 0)
+    monkeypatch.setattr(cellsplit, "FAST_WEIGHT_BYTES", 0)
     x, W, U, h = (rng.standard_normal(shape).astype("f4") for shape in ((3, 2, 5), (5, 9), (9, 9), (3, 9)))
     launches = forward.implementations["cuda"]([np.empty((3, 2, 9), "f4")], recurrent.tanhStep, x, W, None, (U,), [h])
     assert [each.cooperative for each in launches] == [False, False, True]

@@ -127,7 +127,7 @@ def test_what_is_counted_by_int64_gives_what_is_counted_by_int(rng, monkeypatch)
         return y, m, s, z
 
     short = results()
-    monkeypatch.setattr(nestwriter, "NEAR", 0)
+    monkeypatch.setattr(nestwriter, "INT_POSITIONS", 0)
     for got, wanted in zip(results(), short):
         assert np.array_equal(got, wanted)
 
@@ -399,7 +399,7 @@ def test_many_numbers_are_counted_by_int64(monkeypatch):
     (launch,) = launches(nest)
     assert "int64 count" in launch.source
     assert ("long", 1 << 40) in launch.slots
-    monkeypatch.setattr(nestwriter, "NEAR", 1 << 62)
+    monkeypatch.setattr(nestwriter, "INT_POSITIONS", 1 << 62)
     with pytest.raises(AssertionError, match=f"{1 << 40}, does not fit in int"):
         gate(launches(nest))
 

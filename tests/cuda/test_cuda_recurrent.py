@@ -58,7 +58,7 @@ def gpu(monkeypatch):
     def has(processors, shared=cellsplit.SHARED):
         monkeypatch.setattr(cellsplit, "residency", lambda: (processors, shared))
 
-    monkeypatch.setattr(cellsplit, "FEW", 0)
+    monkeypatch.setattr(cellsplit, "FAST_WEIGHT_BYTES", 0)
     return has
 
 

@@ -371,7 +371,7 @@ def test_a_layout_takes_less_effort_the_more_its_lines_cross_and_least_where_it_
 
 @pytest.mark.parametrize("share, back, efforts", [(0.1, 6, [QUICK, BALANCED]), (0.8, 3, [QUICK]), (0.6, 12, [ROUGH])])
 def test_many_boxes_take_two_layouts_at_most_and_the_last_is_the_one_drawn(monkeypatch, rng, share, back, efforts):
-    monkeypatch.setattr(ordering, "FEW", 40)
+    monkeypatch.setattr(ordering, "MAX_REORDERED_BOXES", 40)
     monkeypatch.setattr(ordering, "MANY", 200)
     monkeypatch.setattr(ordering, "VAST", 340)
     graph = tangle(120, rng, share, back)

@@ -3,7 +3,7 @@
 import numpy as np
 
 import puregraph as pg
-from puregraph.core.base.align import LARGE, LINE, aligned
+from puregraph.core.base.align import BANDWIDTH_BOUND_BYTES, LINE, aligned
 from puregraph.optimizers import MomentumSGD
 from puregraph.serialize.checkpoint import loadInto, save
 
@@ -36,7 +36,7 @@ def test_axes_stay_in_their_order():
 def test_others_stay_what_they_are():
     fine, none = at(0), np.zeros((0, 3))
     words = np.array(["a", None], object)
-    large = np.lib.stride_tricks.as_strided(at(4, 1), (LARGE,), (0,))  # one number, seen often
+    large = np.lib.stride_tricks.as_strided(at(4, 1), (BANDWIDTH_BOUND_BYTES,), (0,))  # one number, seen often
     assert aligned(fine) is fine and aligned(words) is words and aligned(large) is large
     assert aligned(none).shape == (0, 3) and aligned(3.0) == 3.0
 

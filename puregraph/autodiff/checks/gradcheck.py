@@ -24,7 +24,7 @@ from puregraph.graph.module import Module, isFloat
 from puregraph.graph.steps import GraphStep
 
 DIRECTIONS = 2  # random directions per argument; a wrong gradient passes only by chance
-MOST = 200  # elements that are checked one by one, to report where a gradient is wrong
+MAX_CHECKED_ELEMENTS = 200  # elements that are checked one by one, to report where a gradient is wrong
 
 
 class GradcheckError(AutoDiffException, AssertionError):
@@ -297,7 +297,7 @@ class _Local:
     def narrowed(self, line: Any, isRight: Callable[[Any], bool]) -> Any:
         """Return a few positions where a gradient is wrong along a line, by bisection."""
         positions = np.flatnonzero(line)
-        while len(positions) > MOST:
+        while len(positions) > MAX_CHECKED_ELEMENTS:
             half, other = np.array_split(positions, 2)
             positions = other if isRight(only(line, half)) else half
         return positions

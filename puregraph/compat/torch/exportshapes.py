@@ -15,7 +15,7 @@ from puregraph.modules import Concat, Expand, Gather, GatherElements, Pad, Resha
 if TYPE_CHECKING:
     from puregraph.compat.torch.exportreader import Operand
 
-FAR = 2**62  # from here on, an end of a slice is that of the axis
+OPEN_END_INDEX = 2**62  # from here on, an end of a slice is that of the axis
 
 
 def reshaped(r: ExportReader, x: Operand, shape: Sequence[int]) -> NodeValue:
@@ -100,7 +100,7 @@ def sliced(r: ExportReader, x: Operand, axis: int = 0, start: Any = None, end: A
     if isAll:
         return value
     parts: list[Any] = [slice(None)] * len(value.shape)
-    parts[axis] = slice(start or None, None if end is None or end >= FAR else end, step)
+    parts[axis] = slice(start or None, None if end is None or end >= OPEN_END_INDEX else end, step)
     return r.make(Slice(tuple(parts)), value)
 
 

@@ -12,7 +12,7 @@ from puregraph.ops.native.llvm.instructions import SIZES
 from puregraph.ops.native.llvm.kernelcall import KernelCall
 from puregraph.ops.native.nests.nestcode import nestCalls
 
-MANY = 256  # most nests in the cache
+MAX_CACHED_NESTS = 256  # most nests in the cache
 
 
 class MemorySlot(NamedTuple):
@@ -55,7 +55,7 @@ def outline(operands: Mapping[str, Operand]) -> Outline:
     return tuple([(n, o.kind, o.strides) for n, o in operands.items()])
 
 
-@lru_cache(maxsize=MANY)
+@lru_cache(maxsize=MAX_CACHED_NESTS)
 def template(
     space: tuple[int, ...], loads: Outline, lines: tuple[Line, ...], stores: Outline, kind: str, last: int | None
 ) -> Template:

@@ -11,10 +11,10 @@ import numpy as np
 if TYPE_CHECKING:
     from puregraph.compile.memory.planner import Buffer
 
-FEW = 3000  # number of largest buffers that are placed one by one, where they fit best
+BEST_FIT_BUFFERS = 3000  # number of largest buffers that are placed one by one, where they fit best
 TRIES, LITTLE = 60, 400  # random orders to try, and the most buffers to try them for
-FAR = 2**63 - 1
-FIRST, LAST = np.zeros(1, np.int64), np.full(1, FAR)  # start of the first gap, end of the last one
+END_OF_MEMORY = 2**63 - 1
+FIRST, LAST = np.zeros(1, np.int64), np.full(1, END_OF_MEMORY)  # start of the first gap, end of the last one
 WASTE = 1.01  # other orders are tried if the arena exceeds the peak use by this factor
 
 
@@ -23,9 +23,9 @@ def arranged(buffers: list[Buffer]) -> int:
     bySize = sorted(buffers, key=lambda b: (-b.size, b.birth))
     total = inOrder(buffers)
     offsets = [b.offset for b in buffers]
-    fitted = bestFit(bySize[:FEW]) if buffers else 0
-    if len(buffers) > FEW:
-        small = bySize[FEW:]
+    fitted = bestFit(bySize[:BEST_FIT_BUFFERS]) if buffers else 0
+    if len(buffers) > BEST_FIT_BUFFERS:
+        small = bySize[BEST_FIT_BUFFERS:]
         more = inOrder(small)
         for b in small:
             b.offset += fitted
@@ -127,7 +127,7 @@ class Gaps:
         del self.bySize[bisect_left(self.bySize, (size, offset))]
 
 
-def bestFit(buffers: list[Buffer], limit: int = FAR) -> int:
+def bestFit(buffers: list[Buffer], limit: int = END_OF_MEMORY) -> int:
     """Give each buffer the smallest gap between the buffers in use at the same time; returns the arena's size.
 
     Stops at the first buffer that ends at or past the limit.

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 ALIGNMENT = 64  # bytes
 GPUALIGNMENT = 512  # bytes, as in CuPy's memory pool
-LARGE = 1 << 16  # bytes of a result that is handed out without a copy
+MIN_UNCOPIED_BYTES = 1 << 16  # bytes of a result that is handed out without a copy
 
 
 class Buffer:
@@ -133,7 +133,7 @@ class MemoryPlan:
         for v in results:
             buffer = self.locations.get(v.root.number)
             isAll = v.nbytes == v.root.nbytes and isDense(v.shape, v.strides, v.dtype.itemsize)
-            if type(buffer) is not Buffer or buffer.size < LARGE or not isAll:
+            if type(buffer) is not Buffer or buffer.size < MIN_UNCOPIED_BYTES or not isAll:
                 continue
             numbers = {x.number for x in buffer.values}
             if kept.count(v.root.number) == 1 and not numbers & others:

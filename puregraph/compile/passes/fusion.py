@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 MAXIDLE = 6  # a group is closed after this many calls that did not join it
 LOOKAHEAD = 40  # most calls that a call may be moved ahead
-MOST = 28  # most operands and results of one group: they must fit in registers
+MAX_GROUP_OPERANDS = 28  # most operands and results of one group: they must fit in registers
 
 
 def fuse(schedule: Schedule) -> Schedule:
@@ -234,7 +234,7 @@ class Fuser:
 
         loads = {n: (v, move(valueAxes)) for n, (v, valueAxes) in read.operands.items() if computed[n] is None}
         new = {(v.number, valueAxes) for v, valueAxes in loads.values()} - group.known.keys()
-        if len(group.loads) + len(new) + len(group.made) + len(read.results) > MOST:
+        if len(group.loads) + len(new) + len(group.made) + len(read.results) > MAX_GROUP_OPERANDS:
             return False
         reductions = [x for _, x, _ in read.results if isinstance(x, Reduce)]
         if not all(self.fits(group, chosen(x), read, axes) for x in reductions):

@@ -11,7 +11,7 @@ from puregraph.ops.operation import declared
 if TYPE_CHECKING:
     from puregraph.compile.trace.schedule import Schedule
 
-LARGE = 1 << 18  # smallest gradient, in bytes, that is worth not storing
+MIN_HOISTED_BYTES = 1 << 18  # smallest gradient, in bytes, that is worth not storing
 
 
 def hoistUpdates(schedule: Schedule) -> Schedule:
@@ -37,7 +37,7 @@ def hoistUpdates(schedule: Schedule) -> Schedule:
 
 def isLarge(call: Call) -> bool:
     """True if a call updates a large parameter."""
-    return call.origin.phase == "update" and call.kind.isElementwise and call.outs[0].nbytes >= LARGE
+    return call.origin.phase == "update" and call.kind.isElementwise and call.outs[0].nbytes >= MIN_HOISTED_BYTES
 
 
 def bytesOfUpdates(calls: list[Call]) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from puregraph.compile.passes.fusion import MOST, renamed
+from puregraph.compile.passes.fusion import MAX_GROUP_OPERANDS, renamed
 from puregraph.compile.passes.group import Axes, Group
 from puregraph.compile.passes.nestlines import operand
 from puregraph.ops.formula.expr import leaf, walk
@@ -19,7 +19,7 @@ from puregraph.ops.ir.value import Call, Value
 if TYPE_CHECKING:
     from puregraph.compile.trace.schedule import Schedule
 
-LARGE = 1 << 16  # smallest value, in bytes, that is worth inlining
+MIN_INLINED_BYTES = 1 << 16  # smallest value, in bytes, that is worth inlining
 SMALL = 8  # loading a value smaller by this factor is free
 MAXLINES = 12  # most lines that are computed again for one value
 
@@ -65,7 +65,7 @@ class Inliner:
     def value(self, i: int, group: Group, y: Value) -> None:
         """Inline a value of a group into the groups that read it, if that pays."""
         later = sorted(set(self.readers.get(y.number, ())) - {i})
-        if not later or y.nbytes < LARGE or y.size != group.size:
+        if not later or y.nbytes < MIN_INLINED_BYTES or y.size != group.size:
             return
         recipe = self.recipe(group, y)
         if recipe is None or any(v.strides != scaled(y, v) for v, _ in self.large(recipe, y)):
@@ -113,7 +113,7 @@ class Inliner:
         read = [axes for v, axes in reader.loads.values() if v.root is y]
         isSame = len(read) == 1 and read[0] == group.axes[y.number] and y in reader.values()
         isLate = any(r > self.overwritten.get(v.root.number, r) for v, _ in recipe.loads.values())
-        if not isSame or isLate or len(reader.loads) + len(recipe.loads) > MOST:
+        if not isSame or isLate or len(reader.loads) + len(recipe.loads) > MAX_GROUP_OPERANDS:
             return False
         large = [v for v, _ in self.large(recipe, y)]
         isEpilogue = not group.reductions and any(self.isAlone(v, i) for v in large)

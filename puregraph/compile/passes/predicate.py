@@ -17,7 +17,7 @@ from puregraph.ops.ir.value import Call, Value
 if TYPE_CHECKING:
     from puregraph.compile.trace.schedule import Schedule
 
-LARGE = 1 << 14  # smallest value, in bytes, that is worth it
+MIN_PREDICATED_BYTES = 1 << 14  # smallest value, in bytes, that is worth it
 ASKED = "x"
 
 
@@ -36,7 +36,13 @@ def storePredicates(schedule: Schedule) -> Schedule:
             continue
         for y in call.outs:
             later = readers.get(y.number, ())
-            if not later or y.base is not None or y.nbytes < LARGE or y.dtype.kind != "f" or y.number in kept:
+            if (
+                not later
+                or y.base is not None
+                or y.nbytes < MIN_PREDICATED_BYTES
+                or y.dtype.kind != "f"
+                or y.number in kept
+            ):
                 continue
             question = same(asked(reader, y) for reader in later)
             if question is not None:

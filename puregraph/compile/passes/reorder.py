@@ -14,7 +14,9 @@ from puregraph.ops.ir.value import Call, Value
 if TYPE_CHECKING:
     from puregraph.compile.trace.schedule import Schedule
 
-LARGE = 1 << 24  # fewest bytes that must be freed: a smaller value may be in cache, so its reader should come next
+MIN_FREED_BYTES = (
+    1 << 24
+)  # fewest bytes that must be freed: a smaller value may be in cache, so its reader should come next
 
 
 def reorderForMemory(schedule: Schedule) -> Schedule:
@@ -26,7 +28,7 @@ def reorderForMemory(schedule: Schedule) -> Schedule:
     before = {new.root.number: old.get(id(target)) for target, new in schedule.stores}
     for i in range(len(calls) - 2, -1, -1):
         first, second = calls[i : i + 2]
-        if not first.kind.isNative or not second.kind.isNative or bytesOf(first) < LARGE:
+        if not first.kind.isNative or not second.kind.isNative or bytesOf(first) < MIN_FREED_BYTES:
             continue
         reads, made = rootsOf(first.values()), rootsOf(first.outs)
         replaced = {before.get(n) for n in rootsOf(second.outs)}
@@ -34,7 +36,7 @@ def reorderForMemory(schedule: Schedule) -> Schedule:
             continue
         read = rootsOf(second.values()).items()
         ended = [v for n, v in read if v.role == "made" and last[n] is second and n not in kept and n not in reads]
-        if sum(v.nbytes for v in ended) - bytesOf(second) >= LARGE:
+        if sum(v.nbytes for v in ended) - bytesOf(second) >= MIN_FREED_BYTES:
             calls[i : i + 2] = second, first
     schedule.calls = calls
     return schedule

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 BRIEF = 12  # most letters of a term that may be repeated
 LONG = 80  # longer formulas are written below the table
-MANY = 8  # most arguments that are all listed
+MAX_LISTED_ARGUMENTS = 8  # most arguments that are all listed
 TRANSPOSES = (np.transpose, np.swapaxes, np.moveaxis)
 NAMED = {np.flip: "flip", np.diagonal: "diagonal"}  # views that are shown by name
 ALONE = re.compile(r"(^|\(|, )\(([^()]+ @ [^()]+)\)(?=,|\)|$)")  # a product that needs no parentheses
@@ -109,8 +109,8 @@ class Describer:
             before = self.text(arguments[0]) if type(arguments[0]) is Value else f"{arguments[0]:.6g}"
             return leaf(f"put({before}, [{keyText(arguments[1])}], {self.text(arguments[2])})")
         values = [self.text(v) for v in call.values()]
-        if len(values) > MANY:
-            values = [*values[: MANY // 2], "...", values[-1]]
+        if len(values) > MAX_LISTED_ARGUMENTS:
+            values = [*values[: MAX_LISTED_ARGUMENTS // 2], "...", values[-1]]
         if call.kind.isReduction:
             axis = call.options.get("axis", arguments[1] if len(arguments) > 1 else None)
             axis = axis[0] if isinstance(axis, tuple) and len(axis) == 1 else axis

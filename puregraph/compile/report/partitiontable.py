@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 HEAD = ("piece", "nodes", "runs as")
 WIDTH = 120
-MOST = 2  # most lines for the nodes of a piece
+MAX_PIECE_LINES = 2  # most lines for the nodes of a piece
 
 
 def partitionTable(pieces: Sequence[Any], updaters: Sequence[Any]) -> str:
@@ -27,7 +27,7 @@ def partitionTable(pieces: Sequence[Any], updaters: Sequence[Any]) -> str:
     lines = [f"{HEAD[0]}  {HEAD[1].ljust(middle)}  {HEAD[2]}"]
     lines += ["-" * (middle + wide + len(HEAD[0]) + 4)]
     for number, nodes, how in rows:
-        first, *more = textwrap.wrap(nodes, middle, max_lines=MOST, placeholder=" ...")
+        first, *more = textwrap.wrap(nodes, middle, max_lines=MAX_PIECE_LINES, placeholder=" ...")
         lines.append(f"{number.rjust(5)}  {first.ljust(middle)}  {how}".rstrip())
         lines += [f"{'':5}  {line}" for line in more]
     parts = [(i, p) for i, piece in enumerate(pieces, 1) for p in piece.compiled]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from puregraph.compile.report.flops import flopsOf
 from puregraph.compile.report.steptable import table
 from puregraph.compile.runtime.steptimer import StepTimer
-from puregraph.core.arguments import Positive, takes
+from puregraph.core.arguments import Count, takes
 from puregraph.core.errors import PuregraphError
 from puregraph.core.late import Late
 from puregraph.graph.analysis.summary import secondsText
@@ -58,7 +58,7 @@ class StepProfile:
         return f"<StepProfile: {len(self.byCall)} steps, {secondsText(self.whole)} a run>"
 
 
-@takes(runs=Positive)
+@takes(runs=Count)
 def profile(program: Program, *inputs: Any, runs: int = 20, **numbers: float) -> StepProfile:
     """Measure each step: `print(program.profile(x, y))`; medians over `runs` runs with these inputs.
 

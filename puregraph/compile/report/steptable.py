@@ -24,7 +24,7 @@ RIGHT = ("", "bytes", "offset", "flops", "time", "share", "GFLOP/s")
 MEASURED = ("time", "share", "GFLOP/s")
 LEAST = 26  # minimum width of the steps column
 NODE = 26  # maximum width of the nodes column
-MOST = 3  # most lines for a step
+MAX_STEP_LINES = 3  # most lines for a step
 LAST = {4: "nhwc", 5: "ndhwc"}  # feature maps stored channels last
 UNITS = ("", "k", "M", "G", "T", "P")
 
@@ -123,7 +123,9 @@ def written(row: StepRow, wide: dict[int, int]) -> str:
 
 def wrapped(row: StepRow, width: int) -> list[StepRow]:
     """Split a row whose step is long into several."""
-    first, *more = textwrap.wrap(row.step, width, subsequent_indent="  ", max_lines=MOST, placeholder=" ...") or [""]
+    first, *more = textwrap.wrap(
+        row.step, width, subsequent_indent="  ", max_lines=MAX_STEP_LINES, placeholder=" ..."
+    ) or [""]
     return [row._replace(step=first), *[StepRow(step=line) for line in more]]
 
 

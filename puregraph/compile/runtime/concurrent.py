@@ -11,7 +11,7 @@ from puregraph.ops.ir.value import Call, Value
 if TYPE_CHECKING:
     from puregraph.ops.native.llvm.kernelcall import KernelCall
 
-MOST = 64  # most steps that run as one
+MAX_PARALLEL_STEPS = 64  # most steps that run as one
 ENOUGH = 1 << 16  # bytes written by single-task steps that are worth a barrier of all threads
 
 Range = tuple[int, int]
@@ -23,7 +23,7 @@ def concurrentSteps(calls: list[Call], memory: Buffers) -> list[list[Call]]:
     batch: list[Call] = []
     reads, writes = list[Range](), list[Range]()  # byte ranges of the batch, once it has two calls
     for call in calls:
-        isNext = bool(batch) and len(batch) < MOST and isAlike(call, batch[0])
+        isNext = bool(batch) and len(batch) < MAX_PARALLEL_STEPS and isAlike(call, batch[0])
         if isNext and len(batch) == 1:
             reads, writes = rangesOf(batch[0].values(), memory), rangesOf(batch[0].outs, memory)
         if isNext:

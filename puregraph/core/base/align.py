@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 LINE = 64  # bytes
-LARGE = 1 << 26  # bytes; larger arrays are limited by memory bandwidth, whatever their alignment
+BANDWIDTH_BOUND_BYTES = 1 << 26  # bytes; larger arrays are limited by memory bandwidth, whatever their alignment
 
 
 def aligned(array: Any) -> Any:
@@ -16,7 +16,12 @@ def aligned(array: Any) -> Any:
 
     The copy keeps the memory order of the axes.
     """
-    if type(array) is not np.ndarray or array.ctypes.data % LINE == 0 or array.nbytes > LARGE or array.dtype.hasobject:
+    if (
+        type(array) is not np.ndarray
+        or array.ctypes.data % LINE == 0
+        or array.nbytes > BANDWIDTH_BOUND_BYTES
+        or array.dtype.hasobject
+    ):
         return array
     copy = empty(array.shape, array.dtype, np.empty_like(array).strides)
     copy[...] = array

@@ -11,7 +11,7 @@ from puregraph.core.errors import ArgumentError, UnknownAttributeError
 from puregraph.core.foreign import ForeignAttributes
 
 UNKNOWN = object()  # the class has no such attribute
-NEAR = 0.85  # similarity, from 0 to 1, above which a name counts as misspelt
+MISSPELT_SIMILARITY = 0.85  # similarity, from 0 to 1, above which a name counts as misspelt
 
 
 class Settable(ForeignAttributes):
@@ -93,7 +93,7 @@ def nearest(name: str, known: Iterable[str], hasPlurals: bool = False) -> str:
     plain = name.replace("_", "").lower()
     if hasPlurals and plain.rstrip("s") in alike and plain not in alike:
         return ""
-    matches = get_close_matches(plain, alike, 1, NEAR)
+    matches = get_close_matches(plain, alike, 1, MISSPELT_SIMILARITY)
     return alike[matches[0]] if matches else ""
 
 

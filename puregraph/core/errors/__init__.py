@@ -3,6 +3,7 @@
 PuregraphError
   GraphError (ValueError)        a graph cannot be built or run as it is linked
   ShapeError (ValueError)        one or more nodes do not fit their inputs; `faults` lists them all
+  SizeError (ShapeError, ArgumentError)  a size or count among arguments is out of range
   ArgumentError (ValueError, TypeError)  an argument is of another kind, or out of range
   DtypeError (TypeError)         a value has another dtype than a node takes, or the graph computes in
   FormulaError (ValueError)      a pointwise expression cannot be read or differentiated
@@ -155,6 +156,10 @@ class ShapeError(PuregraphError, ValueError):
 
     def __reduce__(self) -> tuple:
         return type(self), self.faults
+
+
+class SizeError(ShapeError, ArgumentError):
+    """A size or count among the arguments of a constructor or function is no whole number, or out of range."""
 
 
 def listed(faults: tuple[Any, ...]) -> str:

@@ -18,7 +18,7 @@ from puregraph.graph import Graph
 from puregraph.graph.backward import Gradient
 from puregraph.graph.steps import Steps, apart
 
-MOST = 32  # shapes of grains for which programs are kept
+MAX_KEPT_SHAPES = 32  # shapes of grains for which programs are kept
 
 
 class GrainPass(NamedTuple):
@@ -157,7 +157,7 @@ class LockStep:
         """Return the GrainPieces for arrays of these shapes and dtypes, made once for each."""
         key = keyOf(graph, arrays)
         if key not in self.pieces:
-            if len(self.pieces) >= MOST:
+            if len(self.pieces) >= MAX_KEPT_SHAPES:
                 self.pieces.popitem(last=False)
             self.pieces[key] = GrainPieces(graph, arrays, isMet, isAsked, self.weights)
         self.pieces.move_to_end(key)

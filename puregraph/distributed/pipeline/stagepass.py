@@ -11,7 +11,7 @@ from puregraph.compile.partitioned import PartitionedGraph
 from puregraph.compile.trace.steprequest import StepRequest
 from puregraph.graph.graphsegment import GraphSegment
 
-MOST = 32  # cached programs, one per shape of a microbatch
+MAX_CACHED_SHAPES = 32  # cached programs, one per shape of a microbatch
 
 
 class StagePass:
@@ -69,7 +69,7 @@ class StagePass:
         """Return the programs for arrays of these shapes and dtypes, compiled on first use."""
         key = tuple([(x.shape, x.dtype) for x in arrays])
         if key not in self.programs:
-            if len(self.programs) >= MOST:
+            if len(self.programs) >= MAX_CACHED_SHAPES:
                 self.programs.popitem(last=False)
             request = StepRequest("given", updGrad=self.isAsked, weights=self.weights)
             shapes, dtypes = [tuple(x.shape) for x in arrays], [np.dtype(x.dtype) for x in arrays]

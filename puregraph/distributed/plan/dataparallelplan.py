@@ -24,7 +24,7 @@ from puregraph.graph.analysis.summary import bytesText, secondsText
 
 GRAINS = (1, 2, 4, 8)  # per process
 ROW = 5  # numbers in a row of `SharedStep` besides those of parameters, states and metrics
-MANY = 12  # lines of a table above which the collectives of one name are merged
+MAX_PLAN_LINES = 12  # lines of a table above which the collectives of one name are merged
 
 
 class StepSplit(NamedTuple):
@@ -209,7 +209,7 @@ class DataParallelPlan(Plan):
                 lines[-1] = call, lines[-1][1] + 1
             else:
                 lines.append((call, 1))
-        if len(lines) > MANY:
+        if len(lines) > MAX_PLAN_LINES:
             return [sumOf(name, split.calls) for name in dict.fromkeys(call.name for call in split.calls)]
         return [
             f"{call.name:<13}{f'{times} x ' if times > 1 else ''}{bytesText(call.nbytes)}, {secondsText(call.seconds)}"

@@ -12,7 +12,7 @@ from puregraph.draw.charts.chart import Chart
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-MOST = 40  # rows whose numbers are written into the picture
+MAX_NUMBERED_ROWS = 40  # rows whose numbers are written into the picture
 
 CORNER = "actual / predicted"
 
@@ -49,7 +49,7 @@ class MatrixChart(Chart):
         axes.set_ylabel("actual")
         axes.set_xticks(range(count), self.names, rotation=90 if max(map(len, self.names)) > 3 else 0)
         axes.set_yticks(range(count), self.names)
-        for (i, j), value in np.ndenumerate(self.counts) if count <= MOST else ():
+        for (i, j), value in np.ndenumerate(self.counts) if count <= MAX_NUMBERED_ROWS else ():
             if value:
                 axes.text(
                     j, i, written(value), ha="center", va="center", color="white" if shares[i, j] > 0.5 else "black"

@@ -6,7 +6,7 @@ import copy
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from puregraph.core.arguments import FilePath, ModuleLike, Positive, Text, choice, optional, takes
+from puregraph.core.arguments import Count, FilePath, ModuleLike, Text, choice, optional, takes
 from puregraph.core.errors import DataError
 from puregraph.draw.charts.chart import Chart
 from puregraph.draw.charts.curvechart import CurveChart, Panel
@@ -78,7 +78,7 @@ def plotConfusion(
     return saved(MatrixChart(matrix, confusion.names if names is None else names), path)
 
 
-@takes(total=optional(Positive), path=optional(FilePath))
+@takes(total=optional(Count), path=optional(FilePath))
 def plotSchedule(schedule: Any, total: int | None = None, path: StrPath | None = None) -> Chart:
     """Plot the factor of a schedule over `total` updates, or until its end; `path` is a file for the picture.
 
@@ -104,7 +104,7 @@ def plotRates(curve: RateCurve, path: StrPath | None = None) -> Chart:
     return saved(CurveChart([Panel(title, {"cost": points}, "learning rate", isLog=True)]), path)
 
 
-@takes(columns=optional(Positive), path=optional(FilePath))
+@takes(columns=optional(Count), path=optional(FilePath))
 def plotImages(
     images: AnyArray,
     titles: Sequence[str] | None = None,

@@ -19,7 +19,7 @@ USUAL: tuple[dict[str, Any], ...] = ({},)
 CAREFUL: tuple[dict[str, Any], ...] = tuple(
     {"order": {"heuristic": name}, "tuning": {"order": {"seeds": 24}}} for name in ("alternate", "median", "barycenter")
 )
-FEW = 200  # boxes up to which several orders are tried
+MAX_REORDERED_BOXES = 200  # boxes up to which several orders are tried
 TANGLED, HOPELESS = 150, 1000  # crossings of a quick layout above which less effort, or none, pays off
 QUICK = {"effort": "fast", "tuning": {"order": {"kick_rounds": 200}}}
 BOUNDED = {"effort": "balanced", "tuning": {"order": {"kick_rounds": 2000}}}
@@ -72,7 +72,7 @@ def effortFor(request: dict[str, Any], options: Mapping[str, object], boxes: int
     The choice depends on counts, never on a clock, so that a graph has the same picture on any machine.
     """
     crossed, layers = layersCrossed(request["edges"])
-    size, isMany = boxes + crossed, boxes > FEW
+    size, isMany = boxes + crossed, boxes > MAX_REORDERED_BOXES
     if size > (VAST if isMany else HUGE):
         lines = len(request["edges"]) + crossed
         isBroad = lines * lines > BROAD * layers

@@ -19,7 +19,7 @@ from puregraph.graph.graphholder import GraphHolder
 from puregraph.graph.inference import inferShapes, inferTypes
 from puregraph.graph.steps import Steps
 
-FEW = 64  # an input with more elements is not read for shapes
+MAX_SHAPE_ELEMENTS = 64  # an input with more elements is not read for shapes
 
 
 class _InnerPass:
@@ -104,7 +104,11 @@ def checkInside(graph: Graph, inputs: Any) -> None:
     Raises    ShapeError naming the first node that does not accept its inputs
     """
     shapesInside(
-        graph, [valued(x.shape, toHost(x) if x.dtype.kind in "iub" and x.size <= FEW else None) for x in inputs]
+        graph,
+        [
+            valued(x.shape, toHost(x) if x.dtype.kind in "iub" and x.size <= MAX_SHAPE_ELEMENTS else None)
+            for x in inputs
+        ],
     )
 
 

@@ -4,7 +4,7 @@ import threading
 
 import numpy as np
 
-from puregraph.core.arguments import GraphLike, Items, Natural
+from puregraph.core.arguments import GraphLike, Items, Size
 from puregraph.core.base.dtype import needType
 from puregraph.core.device import toHost
 from puregraph.core.errors import DataError, need
@@ -19,7 +19,7 @@ from puregraph.modules.control.repeatedgraph import _RepeatedGraph
 from puregraph.modules.identity import Identity
 from puregraph.modules.linear import Linear
 
-MOST = 1 << 16  # the default limit of runs, including those of inner loops
+MAX_RUNS = 1 << 16  # the default limit of runs, including those of inner loops
 
 
 class _RunCount(threading.local):
@@ -48,7 +48,7 @@ class Loop(_RepeatedGraph):
     masks = ("condition",)
     leading, answers = 2, 1
 
-    def __init__(self, body: GraphLike, carried: Natural, ranks: Items = (0, 0), most: Natural = MOST, name=None):
+    def __init__(self, body: GraphLike, carried: Size, ranks: Items = (0, 0), most: Size = MAX_RUNS, name=None):
         super().__init__(body, carried, name)
         need(len(ranks) == 2, "ranks of count and condition", ranks)
         self.most = most

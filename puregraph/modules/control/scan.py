@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from puregraph.core.arguments import Argument, Flag, GraphLike, Natural, Whole
+from puregraph.core.arguments import Argument, Flag, GraphLike, Size, Whole
 from puregraph.core.errors import ShapeError, need
 from puregraph.core.shape import normalAxis
 from puregraph.graph import Graph
@@ -35,7 +35,7 @@ class Scan(_RepeatedGraph):
     Raises    ShapeError, DtypeError if the body does not accept its own carried outputs, or lengths of x differ
     """
 
-    def __init__(self, body: GraphLike, carried: Natural, inputs: Slices, outputs: Slices, name=None):
+    def __init__(self, body: GraphLike, carried: Size, inputs: Slices, outputs: Slices, name=None):
         super().__init__(body, carried, name)
         self.ins = tuple((int(axis), bool(isReversed)) for axis, isReversed in inputs)
         self.outs = tuple((int(axis), bool(isReversed)) for axis, isReversed in outputs)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from puregraph.core.arguments import Flag, Natural
+from puregraph.core.arguments import Flag, Size
 from puregraph.core.base.dtype import inferredType
 from puregraph.core.base.widen import widen
 from puregraph.core.errors import need, show
@@ -36,7 +36,7 @@ class CTC(Cost):
     axis = -1
     aligned = staticmethod(alignments)
 
-    def __init__(self, blank: Natural = 0, zeroInfinity: Flag = False, name=None, reduction: REDUCTION = "mean"):
+    def __init__(self, blank: Size = 0, zeroInfinity: Flag = False, name=None, reduction: REDUCTION = "mean"):
         super().__init__(name, reduction)
         self.blank, self.zeroInfinity = blank, zeroInfinity
 

@@ -12,7 +12,7 @@ from puregraph.onnx.onnxwriter import End, OnnxStep
 from puregraph.onnx.protowalk import needed, readsOf
 from puregraph.onnx.reader import fromOnnx
 
-NEAR = 1e-4
+RELATIVE_TOLERANCE = 1e-4
 
 
 class OpenTrial:
@@ -49,7 +49,7 @@ class OpenTrial:
             return True
         actual = self.outputs(self.nodes, outputs)
         return all(
-            x.shape == y.shape and np.allclose(x, y, NEAR, NEAR, equal_nan=True)
+            x.shape == y.shape and np.allclose(x, y, RELATIVE_TOLERANCE, RELATIVE_TOLERANCE, equal_nan=True)
             for x, y in zip(actual, wanted, strict=True)
         )
 

@@ -7,7 +7,7 @@ is divided by 1 - dropout.
 
 The gradient of q is a sum over keys. A deterministic sum takes one float32 copy of dq for each `KEYS` keys, so its
 workspace grows with the square of the sequence length. A nondeterministic sum takes a single copy, to which blocks add
-in any order. The sum is deterministic if that takes up to `LARGE` bytes; PUREGRAPH_DETERMINISTIC overrides this.
+in any order. The sum is deterministic if that takes up to `WORKSPACE_BYTES`; PUREGRAPH_DETERMINISTIC overrides this.
 
 Source    Dao 2023, FlashAttention-2, arXiv:2307.08691; dropout: Srivastava et al. 2014, JMLR 15
 """
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 NUMBER = Tensor((1, 1, 1, 1), (1, 1, 1, 1))
 WIDTH = 8  # the features of a key, and those of a value, are a multiple of this
 KEYS = 128  # keys of a block; in deterministic sums each block has its own copy of dq
-LARGE = 256 << 20  # bytes of workspace that a deterministic gradient may take by default
+WORKSPACE_BYTES = 256 << 20  # bytes of workspace that a deterministic gradient may take by default
 
 
 class AttentionTask(NamedTuple):
@@ -218,7 +218,7 @@ def attendGrad(
     task = task._replace(grads=tuple(map(heads, (grad, *outs))), repeats=chosen is not False, bias=biasOf(bias, q, k))
     arrays = grad, q, k, v, y, lse, *present(bias), *random, *outs
     call = callOf(task, *arrays)
-    if call is NotImplemented or chosen is not None or call.workspace <= LARGE:
+    if call is NotImplemented or chosen is not None or call.workspace <= WORKSPACE_BYTES:
         return call
     quick = callOf(task._replace(repeats=False), *arrays)
     return call if quick is NotImplemented else quick

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from puregraph.core.protocols import AnyArray
 
-MOST = 3  # most axes of native windows
+MAX_WINDOW_AXES = 3  # most axes of native windows
 
 
 def split(win: Window) -> tuple[Window, Any]:
@@ -68,7 +68,7 @@ def convolved(
     groups: int,
 ) -> AnyArray | None:
     """Convolution: the sum over the taps of the first axis."""
-    if x.ndim - 2 <= MOST:
+    if x.ndim - 2 <= MAX_WINDOW_AXES:
         return NotImplemented
     first, (_, *settings) = split(window(x.shape[2:], W.shape[2:], stride, pad, dilation))
     x, total = padded(x, first), None
@@ -89,7 +89,7 @@ def convolvedData(
     groups: int,
 ) -> AnyArray:
     """The data gradient: add the gradient of each tap of the first axis."""
-    if len(shape) - 2 <= MOST:
+    if len(shape) - 2 <= MAX_WINDOW_AXES:
         return NotImplemented
     first, (_, *settings) = split(window(shape[2:], W.shape[2:], stride, pad, dilation))
     (n, count), n0 = (grad.shape[0], *first.count), shape[0]
@@ -112,7 +112,7 @@ def convolvedWeight(
     groups: int,
 ) -> AnyArray:
     """The weight gradient, computed for each tap of the first axis."""
-    if x.ndim - 2 <= MOST:
+    if x.ndim - 2 <= MAX_WINDOW_AXES:
         return NotImplemented
     first, (sizes, *settings) = split(window(x.shape[2:], size, stride, pad, dilation))
     x, taps = padded(x, first), []

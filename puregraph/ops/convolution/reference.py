@@ -31,7 +31,7 @@ from puregraph.ops.kernel import CHANNELSLAST, MAKES, READS, Halves, kernel
 
 THIN = 64  # columns below which a row does not get its own matrix product
 FULL = 256  # columns that fill a matrix product
-NEAR = 1 << 19  # elements that stay in the L2 cache
+L2_ELEMENTS = 1 << 19  # elements that stay in the L2 cache
 LONG = 1024  # positions above which a slim product, which is quicker transposed, is worth transposing its result
 ADDING = 4  # adding overlaps takes this many times as long as copying them
 
@@ -295,7 +295,7 @@ def correlateTransposed(grad, W, lay):
 def batches(lay):
     """The samples a few at a time, enough to fill a product and few enough for the cache: (slice, ConvLayout)."""
     single = lay._replace(n=1)
-    few = max(1, -(-FULL // max(1, single.columns)), NEAR // max(1, prod(single.unrolled)))
+    few = max(1, -(-FULL // max(1, single.columns)), L2_ELEMENTS // max(1, prod(single.unrolled)))
     for i in range(0, lay.n, few):
         n = min(few, lay.n - i)
         yield slice(i, i + n), lay._replace(n=n)

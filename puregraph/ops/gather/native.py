@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from puregraph.ops.ir.value import Value
 
 CHUNK = 1 << 14  # elements that a task reads or writes
-FAR = 1 << 11  # elements that a task gathers
+TASK_GATHERS = 1 << 11  # elements that a task gathers
 PARTS = 16  # parts of the rows of a table, if it has more rows than are added
 COLUMNS = 64  # columns of a table that a task adds to, if columns are split
 
@@ -69,7 +69,7 @@ def gather(
 ) -> list[KernelCall]:
     """y[i] = table[index[i]] for i < count, and zero where the index is -1; `tableRow` is the stride of the table, the
     kind gives the size of an element."""
-    step = taskRows(count, width, FAR)
+    step = taskRows(count, width, TASK_GATHERS)
     slots = {"table": table, "tableRow": tableRow, "rows": rows, "index": index, "y": y, "width": width, "fault": fault}
     slots |= {"count": count, "step": step, "indexStep": indexStep}
     write = partial(writeGather, kind=kind)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from puregraph.ops.convolution.decomposition import MOST, alongFirst, overFirst, split
+from puregraph.ops.convolution.decomposition import MAX_WINDOW_AXES, alongFirst, overFirst, split
 from puregraph.ops.convolution.windowgeometry import Window, window
 from puregraph.ops.gather.reference import addAt
 from puregraph.ops.ir.strides import along
@@ -27,7 +27,7 @@ def meanPooled(
     x: AnyArray, size: Sequence[int], stride: Sequence[int], pad: Sequence[Sequence[int]], includePad: bool = True
 ) -> AnyArray:
     """Mean pooling as a mean of means."""
-    if x.ndim - 2 <= MOST:
+    if x.ndim - 2 <= MAX_WINDOW_AXES:
         return NotImplemented
     first, (*settings, _) = split(window(x.shape[2:], size, stride, pad))
     return alongFirst(overFirst(x, meanPool, *settings, includePad), meanPool, *first[1:4], includePad)
@@ -43,7 +43,7 @@ def meanPooledGrad(
     includePad: bool = True,
 ) -> AnyArray:
     """The gradient of mean pooling, as that of a mean of means."""
-    if len(shape) - 2 <= MOST:
+    if len(shape) - 2 <= MAX_WINDOW_AXES:
         return NotImplemented
     n, c, length, *others = shape
     first, (*settings, _) = split(window(shape[2:], size, stride, pad))
@@ -56,7 +56,7 @@ def meanPooledGrad(
 def maxPooled(x: Any, size: Any, stride: Any, pad: Any, dilation: Any = 1) -> Any:
     """The maximum of each window and its first position."""
     win = window(x.shape[2:], size, stride, pad, dilation)
-    if len(win.size) <= MOST or x.size == 0 or prod(win.spatial) >= EXACT or x.dtype != np.float32:
+    if len(win.size) <= MAX_WINDOW_AXES or x.size == 0 or prod(win.spatial) >= EXACT or x.dtype != np.float32:
         return NotImplemented
     positions = np.arange(prod(win.spatial), dtype=np.float32).reshape(1, 1, *win.spatial)
     around = [(0, 0), (0, 0), *win.pad]
@@ -79,7 +79,7 @@ def seen(x: Any, win: Window) -> Any:
 @op(maxPoolGrad).decompose
 def maxPooledGrad(grad: AnyArray, indices: AnyArray, shape: Sequence[int], *windows: Any) -> AnyArray:
     """Add each gradient at the position of its maximum."""
-    if len(shape) - 2 <= MOST or 0 in shape or 0 in grad.shape:
+    if len(shape) - 2 <= MAX_WINDOW_AXES or 0 in shape or 0 in grad.shape:
         return NotImplemented
     n, c, *spatial = shape
     return addAt(grad.reshape(n * c, -1), indices.reshape(n * c, -1), prod(spatial)).reshape(shape)

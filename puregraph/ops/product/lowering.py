@@ -14,14 +14,14 @@ from puregraph.ops.product.pairwisedot import pairDots, pairDotsGrad
 if TYPE_CHECKING:
     from puregraph.compile.lower.workspace import LoweringWorkspace
 
-MOST = 128  # most vectors: each one adds two arguments and some instructions
+MAX_VECTORS = 128  # most vectors: each one adds two arguments and some instructions
 
 
 @op(pairDots).lower
 def lowerPairDots(call: Call, workspace: LoweringWorkspace) -> list[KernelCall] | None:
     """The dot products of all pairs."""
     (y,), xs = call.outs, call.arguments
-    if len(xs) > MOST or not isSingle(*xs, y) or not isRowMajor(y):
+    if len(xs) > MAX_VECTORS or not isSingle(*xs, y) or not isRowMajor(y):
         return None
     matrices, rows, before = sampled(xs, workspace)
     samples, size = xs[0].shape
@@ -32,7 +32,7 @@ def lowerPairDots(call: Call, workspace: LoweringWorkspace) -> list[KernelCall] 
 def lowerPairDotsGrad(call: Call, workspace: LoweringWorkspace) -> list[KernelCall] | None:
     """The gradients of all vectors, concatenated."""
     (dx,), (grad, *xs) = call.outs, call.arguments
-    if len(xs) > MOST or not isSingle(grad, *xs, dx) or not isRowMajor(dx):
+    if len(xs) > MAX_VECTORS or not isSingle(grad, *xs, dx) or not isRowMajor(dx):
         return None
     matrices, rows, before = sampled([grad, *xs], workspace)
     samples, size = xs[0].shape

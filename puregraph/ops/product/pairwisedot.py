@@ -119,7 +119,7 @@ def launched(name, text, xs, others, extra=0):
     (n, size), dtype = xs[0].shape, xs[0].dtype
     wide = "double" if "float64" in [x.dtype.name for x in (*xs, *others)] else "float"
     shared = (len(xs) * (size + 1) + extra) * (8 if wide == "double" else 4)
-    if not areFloats(*xs, *others) or len({x.dtype for x in xs}) > 1 or shared > MOST:
+    if not areFloats(*xs, *others) or len({x.dtype for x in xs}) > 1 or shared > MAX_SHARED_BYTES:
         return NotImplemented
     if not others[0].size:
         return []
@@ -134,7 +134,7 @@ def launched(name, text, xs, others, extra=0):
     return [Launch(name, text, name, tuple(slots), (n, 1, 1), (THREADS, 1, 1), shared)]
 
 
-MOST = 160 << 10  # bytes of shared memory that a block may have
+MAX_SHARED_BYTES = 160 << 10  # bytes of shared memory that a block may have
 READ = """
 // The vectors of a sample, each padded by one element, so that those of a column are in different banks
 __device__ static inline void read(W* x, const int64* table, int count, int size) {

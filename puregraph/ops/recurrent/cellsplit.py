@@ -18,7 +18,7 @@ from puregraph.ops.cuda.runtime.perdevice import PerDevice, ordinal
 if TYPE_CHECKING:
     from puregraph.core.protocols import AnyArray
 
-FEW = 1 << 16  # bytes of weights that one multiprocessor reads repeatedly as fast as it computes
+FAST_WEIGHT_BYTES = 1 << 16  # bytes of weights that one multiprocessor reads repeatedly as fast as it computes
 SHARED = 227 << 10  # bytes of shared memory that a block of a large GPU may have
 ROWS, UNITS, WARPS = 8, 4, 16  # as in recurrent.h: samples and units of a tile; and the most warps of a block
 
@@ -67,7 +67,7 @@ def cellSplit(gates: int, steps: tuple[int, int], U: AnyArray, wide: AnyArray) -
 
     units = U.shape[0]
     octets, quads = blocksFor(steps[0], ROWS), blocksFor(units, UNITS)
-    if U.size * U.dtype.itemsize <= FEW:
+    if U.size * U.dtype.itemsize <= FAST_WEIGHT_BYTES:
         return split(quads, 1, True)
     processors, most = residency()
     if steps[1] > 1 and processors:

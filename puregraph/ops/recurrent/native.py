@@ -55,14 +55,14 @@ CELLS = {
     "gru": NativeCell("gru", 3, 1, 4, True),
 }
 BACK = 2  # vectors in a tile of the backward product
-MANY = 16  # samples from which reading W at every time step pays
-LARGE = 1 << 19  # elements of W above which it does not
+REREAD_SAMPLES = 16  # samples from which reading W at every time step pays
+REREAD_ELEMENTS = 1 << 19  # elements of W above which it does not
 TILES = 4  # tiles whose sums are stored before the cells are computed
 
 
 def readsInputs(kind: str, sizes: RecurrentSizes) -> bool:
     """True if the kernel should read x rather than x W."""
-    return sizes.samples >= MANY and 0 < sizes.inputs * sizes.units * CELLS[kind].gates <= LARGE
+    return sizes.samples >= REREAD_SAMPLES and 0 < sizes.inputs * sizes.units * CELLS[kind].gates <= REREAD_ELEMENTS
 
 
 def packedSize(kind: str, units: int, rows: int | None = None) -> int:

@@ -10,7 +10,7 @@ import numpy as np
 from puregraph.ops.special.flat import ORDERS, family, horner, special
 
 BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510)  # B2, B4, ... B16
-LARGE = 10.0  # from here on, eight terms of the asymptotic series reach float64
+STIRLING_ARGUMENT = 10.0  # from here on, eight terms of the asymptotic series reach float64
 
 
 def _series() -> list[tuple[int, float]]:
@@ -22,7 +22,7 @@ def _series() -> list[tuple[int, float]]:
 def lgamma(x: np.ndarray) -> np.ndarray:
     """log |gamma(x)|, inf at 0, -1, -2, ...  Source: Abramowitz and Stegun 6.1.17, 6.1.15, 6.1.33, 6.1.41."""
     z = np.where(x <= 0, 1.0 - x, x)
-    y = np.where(z < LARGE, _lgammaNear(np.where(z < LARGE, z, 2.0)), _lgammaFar(z))
+    y = np.where(z < STIRLING_ARGUMENT, _lgammaNear(np.where(z < STIRLING_ARGUMENT, z, 2.0)), _lgammaFar(z))
     sine = np.abs(np.sin(math.pi * (x - np.rint(x))))
     y = np.where(x <= 0, np.log(math.pi / sine) - y, y)
     return np.where(np.isinf(x), np.inf, y)
@@ -36,7 +36,7 @@ def _lgammaFar(z: np.ndarray) -> np.ndarray:
 def _lgammaNear(z: np.ndarray) -> np.ndarray:
     """The series about 1 and 2, the zeros of lgamma, where other sums cancel; other z are moved there by recurrence."""
     product = np.ones_like(z)
-    for _ in range(int(LARGE) - 2):
+    for _ in range(int(STIRLING_ARGUMENT) - 2):
         high = z > 2.5
         z = z - high
         product = product * np.where(high, z, 1.0)
@@ -50,8 +50,8 @@ def _lgammaNear(z: np.ndarray) -> np.ndarray:
 def digamma(x: np.ndarray) -> np.ndarray:
     """The derivative of lgamma.  Source: Abramowitz and Stegun 6.3.7, 6.3.5, 6.3.18."""
     z, y = np.where(x <= 0, 1.0 - x, x), np.where(x <= 0, -math.pi / np.tan(math.pi * (x - np.rint(x))), 0.0)
-    for _ in range(int(LARGE)):
-        low = z < LARGE
+    for _ in range(int(STIRLING_ARGUMENT)):
+        low = z < STIRLING_ARGUMENT
         y = y - low / z
         z = z + low
     w = 1.0 / (z * z)
@@ -77,8 +77,8 @@ def polygamma(n: int, x: np.ndarray) -> np.ndarray:
 def hurwitz(s: int, x: np.ndarray) -> np.ndarray:
     """The sum of (x + k)^-s over k = 0, 1, 2, ..., for x >= 0, s > 1.  Source: Abramowitz and Stegun 23.1.30."""
     y = np.zeros_like(x)
-    for _ in range(int(LARGE) + s):
-        low = x < LARGE + s
+    for _ in range(int(STIRLING_ARGUMENT) + s):
+        low = x < STIRLING_ARGUMENT + s
         y = y + np.where(low, x**-s, 0.0)
         x = x + low
     tail, term, w = x / (s - 1) + 0.5, s / x, 1.0 / (x * x)
@@ -111,7 +111,7 @@ __device__ static T digamma(T x) {{
     y = -(T){math.pi!r} / tan((T){math.pi!r} * (x - rint(x)));
     x = 1 - x;
   }}
-  for (; x < (T){LARGE!r}; x += 1) y -= 1 / x;
+  for (; x < (T){STIRLING_ARGUMENT!r}; x += 1) y -= 1 / x;
   const T w = 1 / (x * x);
   return y + log(x) - (T)0.5 / x - w * {_cudaSeries(lambda k: 1 / (2 * k))};
 }}""",
@@ -120,7 +120,7 @@ __device__ static T hurwitz(T s, T x) {{
   const T c[] = {{{", ".join(map(repr, HURWITZ))}}};
   if (isinf(x)) return 0;
   T y = 0;
-  for (; x < (T){LARGE!r} + s; x += 1) y += pow(x, -s);
+  for (; x < (T){STIRLING_ARGUMENT!r} + s; x += 1) y += pow(x, -s);
   T tail = x / (s - 1) + (T)0.5, term = s / x;
   for (int k = 1; k <= {len(HURWITZ)}; k++) {{
     tail += c[k - 1] * term;

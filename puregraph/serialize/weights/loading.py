@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from puregraph.core.protocols import AnyArray
 
 ROWS = 20  # most rows of a proposed map in an error
-MOST = 5000  # most arrays of a file for which ready maps are tried
+MAX_MAPPED_ARRAYS = 5000  # most arrays of a file for which ready maps are tried
 
 
 class MappedArray(NamedTuple):
@@ -144,7 +144,7 @@ class MappedWeights(ArraySource):
     def advice(self, graph: Graph, report: LoadReport) -> str:
         """Return the call that would load the file completely; or a proposed map of names, for the user to check."""
         lines = "\n  net.load(path, strict=False) loads what fits"
-        for prefix in () if self.prefix or len(self.tensors) > MOST else ("", *self.commonPrefixes()):
+        for prefix in () if self.prefix or len(self.tensors) > MAX_MAPPED_ARRAYS else ("", *self.commonPrefixes()):
             ways: tuple[Names, ...] = (self.map,) if self.hasNames else (None, *READY)
             for names in ways:
                 if self.completes(graph, names, prefix):

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 NUMBER = re.compile(r"\d+")
 HOLES = "ijklmn"
-NEAR = 12  # layers before and behind a position that are compared by name
+COMPARED_LAYERS = 12  # layers before and behind a position that are compared by name
 STEP, BACK = 0.25, 5  # the cost of a skipped layer, relative to similarity of names; going back counts as 5 more layers
 
 
@@ -104,7 +104,7 @@ def has(weights: Mapping[str, Any], layer: str, group: Wanted) -> bool:
 def around(numbers: list[int], position: int) -> list[int]:
     """The numbers nearest to a position, of a sorted list."""
     at = bisect_left(numbers, position)
-    return numbers[max(at - NEAR, 0) : at + NEAR]
+    return numbers[max(at - COMPARED_LAYERS, 0) : at + COMPARED_LAYERS]
 
 
 def likeness(layer: str, path: str, ahead: int) -> float:

@@ -17,7 +17,7 @@ from puregraph.serialize.weights.readers import readWeights
 from puregraph.serialize.weights.weightfile import WeightFile
 
 SHARD = re.compile(r"[^/\\:\0]+\.(safetensors|bin|pt|pth)")  # a name without a folder
-MOST = 512  # shards, which are all open at the same time
+MAX_OPEN_SHARDS = 512  # shards, which are all open at the same time
 LONGEST = 16 << 20  # bytes of an index
 ENTRIES = (50_000, 1 / 40)  # entries of an index, and more for each byte of it
 
@@ -30,8 +30,8 @@ def opened(file: BinaryIO, source: str) -> WeightFile:
     with file:
         folder, index = folderOf(file), readIndex(file)
     names = dict.fromkeys(index["weight_map"].values())
-    if len(names) > MOST:
-        raise CheckpointError(f"it names {len(names)} files; at most {MOST} are supported")
+    if len(names) > MAX_OPEN_SHARDS:
+        raise CheckpointError(f"it names {len(names)} files; at most {MAX_OPEN_SHARDS} are supported")
     with ExitStack() as stack:
         shards = {name: openShard(folder, name, stack) for name in names}
         tensors = {}

@@ -17,7 +17,7 @@ from puregraph.core.errors import CheckpointError, brief, quote
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-MOST = 1 << 48  # of keys and counts
+MAX_COUNT = 1 << 48  # of keys and counts
 STEPS = (300_000, 1 / 8)  # most opcodes in any file, and more for each byte of the file
 STORAGES = {
     "DoubleStorage": "float64",
@@ -157,7 +157,9 @@ def setItem(target: Any, key: object, value: object) -> None:
     """
     if type(target) is not dict:
         raise TypeError("wanted a dict")
-    if type(key) is not str and not (type(key) is int and -MOST < key < MOST):  # others may be made to collide
+    if type(key) is not str and not (
+        type(key) is int and -MAX_COUNT < key < MAX_COUNT
+    ):  # others may be made to collide
         raise CheckpointError(f"it holds a dict whose key is neither a text nor a whole number: {brief(key)}")
     if key in target:
         raise CheckpointError(f"key {quote(key)} stands twice in a dict of it")
@@ -336,7 +338,7 @@ class PickleMachine:
         if any(part is not None for part in view):
             raise CheckpointError("it holds a view of a storage, as old versions of torch wrote")
         entry = StorageEntry(key, STORAGES[kind.name], count)
-        if not 0 <= count < MOST or self.storages.setdefault(key, entry) != entry:
+        if not 0 <= count < MAX_COUNT or self.storages.setdefault(key, entry) != entry:
             raise CheckpointError(f"storage {quote(key)} cannot have {count} elements, or has two sizes or dtypes")
         self.stack.append(entry)
 

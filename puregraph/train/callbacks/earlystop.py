@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from puregraph.core import device
-from puregraph.core.arguments import Flag, Natural, Text, takes
+from puregraph.core.arguments import Flag, Size, Text, takes
 from puregraph.core.errors import CheckpointError
 from puregraph.train.callbacks.monitor import Monitor, waitedFrom
 
@@ -25,7 +25,7 @@ class EarlyStop(Monitor):
     Source    Prechelt 1998, Early Stopping - But When?
     """
 
-    @takes(monitor=Text, patience=Natural, restore=Flag)
+    @takes(monitor=Text, patience=Size, restore=Flag)
     def __init__(
         self,
         monitor: str = "val loss",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from puregraph.core.arguments import Fraction, Natural, NotNegative, Text, takes
+from puregraph.core.arguments import Fraction, NotNegative, Size, Text, takes
 from puregraph.core.errors import plural
 from puregraph.train.callbacks.lines import rate
 from puregraph.train.callbacks.monitor import Monitor, waitedFrom
@@ -26,7 +26,7 @@ class ReduceOnPlateau(Monitor):
     Raises    ArgumentError for a factor that is not between 0 and 1
     """
 
-    @takes(monitor=Text, factor=Fraction, patience=Natural, lowest=NotNegative)
+    @takes(monitor=Text, factor=Fraction, patience=Size, lowest=NotNegative)
     def __init__(
         self,
         monitor: str = "val loss",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from puregraph.core import device
-from puregraph.core.arguments import Flag, Fraction, Natural, NotNegative, Positive, optional, takes
+from puregraph.core.arguments import Count, Flag, Fraction, NotNegative, Size, optional, takes
 from puregraph.core.errors import DataError, show
 from puregraph.data.batches import Batch
 from puregraph.graph.module import Module
@@ -24,12 +24,12 @@ NOISE = 1e-5  # relative to the largest score: smaller differences are rounding 
 
 
 @takes(
-    tokens=Natural,
+    tokens=Size,
     temperature=NotNegative,
-    topK=optional(Positive),
+    topK=optional(Count),
     topP=Fraction,
-    seed=optional(Natural),
-    length=optional(Positive),
+    seed=optional(Size),
+    length=optional(Count),
     compile=Flag,
 )
 def generate(

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.core.arguments import Positive, Whole, takes
+from puregraph.core.arguments import Count, Whole, takes
 from puregraph.train.metrics.metric import Metric
 from puregraph.train.metrics.sequences import listed, needEqual
 
@@ -37,7 +37,7 @@ class BLEU(Metric):
 
     blank: int | None = None
 
-    @takes(order=Positive, ignore=Whole, axis=Whole)
+    @takes(order=Count, ignore=Whole, axis=Whole)
     def __init__(self, order: int = 4, ignore: int = -1, axis: int = -1, which: int = 0, name: str | None = None):
         self.order, self.ignore, self.axis = order, ignore, axis
         super().__init__(which, name)

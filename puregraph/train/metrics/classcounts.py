@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from puregraph.core.arguments import Natural, Number, Positive, Whole, choice, optional, takes
+from puregraph.core.arguments import Count, Number, Size, Whole, choice, optional, takes
 from puregraph.core.errors import ArgumentError, DataError
 from puregraph.train.metrics.metric import Metric, decisions, isOneHot, labelled, perPosition
 
@@ -32,8 +32,8 @@ class ClassCounts(Metric):
 
     @takes(
         average=optional(choice("binary", "macro", "micro")),
-        of=optional(Natural),
-        classes=optional(Positive),
+        of=optional(Size),
+        classes=optional(Count),
         axis=Whole,
         ignore=optional(Whole),
         threshold=Number,

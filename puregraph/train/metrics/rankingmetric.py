@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from puregraph.core.arguments import Flag, Positive, Whole, choice, optional, takes
+from puregraph.core.arguments import Count, Flag, Whole, choice, optional, takes
 from puregraph.core.errors import ArgumentError, DataError
 from puregraph.train.metrics.gatheredmetric import GatheredMetric
 from puregraph.train.metrics.logloss import logSumExp
@@ -39,9 +39,9 @@ class RankingMetric(GatheredMetric):
         return () if self.thresholds else ("rows",)
 
     @takes(
-        classes=optional(Positive),
+        classes=optional(Count),
         average=choice("macro", "weighted", "micro"),
-        thresholds=optional(Positive),
+        thresholds=optional(Count),
         axis=Whole,
         ignore=optional(Whole),
         probabilities=Flag,

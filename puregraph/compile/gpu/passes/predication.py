@@ -16,8 +16,8 @@ from puregraph.compile.gpu.runtime.updatestatus import (
     COST,
     DEPTH,
     GRADIENT,
-    LEAST,
-    MOST,
+    MAX_SCALE,
+    MIN_SCALE,
     PATIENCE,
     UpdateStatus,
     statusOf,
@@ -40,8 +40,8 @@ NORM = 1e-6  # added to a norm before a division by it
 GOES = Formula("halt == 0 or clear != 0")
 HALTS = Formula("where(clear != 0, 0, halt)")
 RUNS = Formula(f"where(goes, where(good + 1 < {PATIENCE}, good + 1, 0), where(fails, 0, good))")
-LARGER = f"where(goes and good + 1 >= {PATIENCE}, minimum(2 * scale, {MOST}), scale)"
-SCALES = Formula(f"where(fails, maximum(scale / 2, {LEAST}), {LARGER})")
+LARGER = f"where(goes and good + 1 >= {PATIENCE}, minimum(2 * scale, {MAX_SCALE}), scale)"
+SCALES = Formula(f"where(fails, maximum(scale / 2, {MIN_SCALE}), {LARGER})")
 
 
 class HostUpdate:
@@ -257,7 +257,7 @@ class Predication:
         if self.schedule.scale is None:
             return ""
         operands |= {"scale": self.schedule.scale, "good": self.field("good")}
-        return f" and scale <= {LEAST}"
+        return f" and scale <= {MIN_SCALE}"
 
     def rescale(self, results: list[tuple[Formula, Value]], goes: Formula, before: Formula) -> None:
         """Add the new loss scale."""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import cupy
 
 
-MOST = 1 << 28  # most bytes of a pinned array; larger ones are copied synchronously
+MAX_PINNED_BYTES = 1 << 28  # most bytes of a pinned array; larger ones are copied synchronously
 UNIT = 64  # arrays start at multiples of this many bytes
 
 
@@ -52,7 +52,7 @@ class DeviceResults:
     def sent(self, there: dict[int, Any]) -> dict[int, Any]:
         """Start the transfers; returns the host arrays that will hold the results."""
         cuda = sys.modules["cupy"].cuda
-        hostArrays = {i: device.toHost(x) for i, x in there.items() if x.nbytes > MOST}
+        hostArrays = {i: device.toHost(x) for i, x in there.items() if x.nbytes > MAX_PINNED_BYTES}
         sources = {i: dense(x) for i, x in there.items() if i not in hostArrays}
         stream = carrier = cuda.get_current_stream()
         if sum(x.nbytes for x in sources.values()) > LITTLE:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 # halt: why updates have stopped; missed: number of skipped updates; norm: the last norm; scale: the loss scale of
 # float16 gradients; good: number of updates since the scale changed
 FIELDS = ("halt", "missed", "norm", "scale", "good")
-FIRST, LEAST, MOST = 2.0**16, 1.0, 2.0**24  # bounds of the scale
+FIRST_SCALE, MIN_SCALE, MAX_SCALE = 2.0**16, 1.0, 2.0**24  # bounds of the scale
 PATIENCE = 2000  # consecutive updates after which the scale doubles
 COST, GRADIENT = 1.0, 2.0  # values of halt: what was not finite; updates stop until the host has read it
 DEPTH = 8  # most steps that the host may be ahead of its last report
@@ -81,8 +81,8 @@ class UpdateStatus:
         self.free: list[StatusReport] = []
         self.started = self.missed = self.cleared = 0
         self.clear = self.skips = self.scales = False
-        self.scale = FIRST
-        cupy.ndarray((1,), FLOAT, addresses[FIELDS.index("scale")])[...] = FIRST
+        self.scale = FIRST_SCALE
+        cupy.ndarray((1,), FLOAT, addresses[FIELDS.index("scale")])[...] = FIRST_SCALE
 
     def __reduce__(self) -> tuple:
         return type(None), ()  # a copied optimizer gets a new update status

@@ -15,7 +15,7 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-from puregraph.ops.convolution.cuda.slidingwindow import FAR, MOVES, at, gridOf, launch, packOf, wideType, windows
+from puregraph.ops.convolution.cuda.slidingwindow import INT_MAX, MOVES, at, gridOf, launch, packOf, wideType, windows
 from puregraph.ops.convolution.cuda.tonhwc import StridedOperand, toNhwc
 from puregraph.ops.cuda.nests.kernelargs import KernelArgs
 from puregraph.ops.cuda.runtime.launch import THREADS, WARP, Launch, Scratch, blocksFor, stridesOf
@@ -100,7 +100,7 @@ def weight(dW: Any, grad: Any, x: Any, window: Any) -> list[Launch] | Any:
     """dW of y = x * W."""
     several, rank = dW.shape[0] // x.shape[1], len(x.shape) - 2
     count, filters, taps = prod((x.shape[0], *window.count)), dW.shape[0], prod(window.size)
-    if not areFloats(dW, grad, x) or count > FAR or dW.size > FAR:
+    if not areFloats(dW, grad, x) or count > INT_MAX or dW.size > INT_MAX:
         return NotImplemented
     if not dW.size:
         return []

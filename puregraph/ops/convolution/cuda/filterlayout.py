@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from puregraph.core.protocols import AnyArray
 
 CHUNK = 4096  # elements that a block copies
-FAR = 2**31  # number of elements from which on a 32-bit index overflows
+INDEX32_LIMIT = 2**31  # number of elements from which on a 32-bit index overflows
 FLOATS = ("float16", "bfloat16", "float32")
 
 
@@ -31,7 +31,7 @@ def transposed(xs: Sequence[AnyArray], ys: Sequence[Any]) -> list[Launch] | NotI
     channels last. NotImplemented for weights of other dtypes."""
     groups: dict[Any, list[tuple[Any, Any, int, int]]] = {}
     for x, y in zip(xs, ys):
-        if x.dtype.name not in FLOATS or y.dtype.name not in FLOATS or x.size >= FAR:
+        if x.dtype.name not in FLOATS or y.dtype.name not in FLOATS or x.size >= INDEX32_LIMIT:
             return NotImplemented
         sizes = x.shape[1], prod(x.shape[2:])
         if x.size:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from puregraph.core.protocols import Strided
     from puregraph.ops.convolution.reference import Window
 
-FAR = 2**31 - 1  # the largest int
+INT_MAX = 2**31 - 1  # the largest int
 
 
 class ThreadGrid(NamedTuple):
@@ -62,7 +62,7 @@ def gridOf(made: Strided, *others: Strided, run: int = 1) -> ThreadGrid | None:
     isLast = channels < last or made.shape[-1] == 1
     pack = eachOf(prod(made.shape), packOf(made, *others)) if isLast else 1
     grid = ThreadGrid(tuple(made.shape), isLast, pack, run if isLast else 1)
-    return grid if grid.threads <= FAR else None
+    return grid if grid.threads <= INT_MAX else None
 
 
 def packOf(made: Strided, *others: Strided) -> int:

@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 
 GRAIN = 1 << 19  # fewest multiplications of a task, unless there is only one
-MOST = 64  # maximum number of tasks
+MAX_DIRECT_TASKS = 64  # maximum number of tasks
 SIDES = 2  # parts that the images are split into, see `sidesOf`
 SHARED = 4  # maximum number of weights per element of the images for which images are split
 LONGEST = 64  # products up to which a loop is unrolled
-FEW = 8  # input channels below which inputs are copied with their padding
+MIN_UNPADDED_CHANNELS = 8  # input channels below which inputs are copied with their padding
 LONG = 1024  # pixels of a row that is too long to copy
 CHAIN = 256  # products of an output from which on they are summed in several chains
 SHORT = 256  # products that need no loop
@@ -62,7 +62,12 @@ class DirectConvolution(NamedTuple):
     def isCopied(self) -> bool:
         """True if tasks copy their inputs with padding: for few channels, border cases cost more than zeros."""
         isInside = all(line.isInside(a, t) for line in self.lines for a in (0, line.count - 1) for t in edgeTaps(line))
-        return self.inChannels < FEW and self.groups == 1 and not isInside and 0 < self.lines[2].count <= LONG
+        return (
+            self.inChannels < MIN_UNPADDED_CHANNELS
+            and self.groups == 1
+            and not isInside
+            and 0 < self.lines[2].count <= LONG
+        )
 
     def spans(self, chunk: int) -> int:
         """The number of chunks of rows; a copied chunk belongs to one plane."""
@@ -146,7 +151,7 @@ def directConvolution(
     tiles = ceil(of.lines[2].count / t.pixels)
     panels = of.groups * of.panels
     work = of.rows * of.lines[2].count * max(1, of.taps) * of.inChannels * of.outChannels * of.groups
-    wanted = max(1, min(MOST, work // GRAIN))
+    wanted = max(1, min(MAX_DIRECT_TASKS, work // GRAIN))
     # weights that fit L2 are used for a few rows at a time; larger ones are read once, by few tasks
     together = panels if of.packed * 4 <= 1 << 19 else 1
     sweeps = ceil(panels / together)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from puregraph.ops.native.llvm import jit
 
-NEAR = 384 << 10  # bytes of packed weights that stay in L2
+L2_WEIGHT_BYTES = 384 << 10  # bytes of packed weights that stay in L2
 ARM = ("aarch64", "arm64")
 WAYS = 7  # cache lines of one set that L1 holds: addresses a multiple of 2048 bytes apart
 LATENCY = 4  # latency of an fma, in iterations
@@ -71,7 +71,7 @@ def best(lanes: int, count: int, outChannels: int, inChannels: int, taps: int, s
 
 def blockOf(inChannels: int, size: int) -> int:
     """The number of inputs in a block, with `size` bytes of weights each: all, or a divisor that fits L2."""
-    if inChannels * size <= NEAR:
+    if inChannels * size <= L2_WEIGHT_BYTES:
         return inChannels
-    fits = [part for part in range(8, inChannels) if inChannels % part == 0 and part * size <= NEAR]
-    return fits[-1] if fits and fits[-1] * size > NEAR // 6 else inChannels
+    fits = [part for part in range(8, inChannels) if inChannels % part == 0 and part * size <= L2_WEIGHT_BYTES]
+    return fits[-1] if fits and fits[-1] * size > L2_WEIGHT_BYTES // 6 else inChannels

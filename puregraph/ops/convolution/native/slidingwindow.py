@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 Lines = tuple[AxisMap, AxisMap, AxisMap]
 GRAIN = 1 << 17  # elements of a task
-MOST = 64  # maximum number of tasks
+MAX_SLIDING_TASKS = 64  # maximum number of tasks
 WRITTEN = 25  # taps up to which a window is unrolled; larger ones loop over rows of taps
 WIDEST = 12  # taps of a row up to which it is unrolled; with more, a tile has one pixel
-MANY = 16  # phases up to which each has code of its own
+MAX_UNROLLED_PHASES = 16  # phases up to which each has code of its own
 
 
 class ChannelVector(NamedTuple):
@@ -114,7 +114,7 @@ def taskCount(n: int, channels: int, phases: list[Lines]) -> int:
     """The number of tasks, each with some rows of every phase."""
     elements = sum(prod(line.count * max(1, len(line.taps)) for line in lines) for lines in phases)
     rows = n * max(lines[0].count for lines in phases) * max(lines[1].count for lines in phases)
-    return max(1, min(rows, MOST, n * channels * elements // GRAIN))
+    return max(1, min(rows, MAX_SLIDING_TASKS, n * channels * elements // GRAIN))
 
 
 class WindowLoop:
@@ -161,7 +161,10 @@ class WindowLoop:
     def groups(self) -> list[list[PhaseGroup]]:
         """The phases of each axis, one by one unless they are many."""
         axes = [list(dict.fromkeys(lines[axis] for lines in self.phases)) for axis in range(3)]
-        return [phaseGroups(lines) if len(self.phases) > MANY else list(map(PhaseGroup, lines)) for lines in axes]
+        return [
+            phaseGroups(lines) if len(self.phases) > MAX_UNROLLED_PHASES else list(map(PhaseGroup, lines))
+            for lines in axes
+        ]
 
 
 class OutputRow:

@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from puregraph.ops.ir.value import Value
 
 GRAIN = 1 << 20  # fewest multiplications of a task
-MOST = 16  # the samples are split into parts until there are this many tasks
-FEW = 8  # input channels below which strips are copied
-NEAR = 24 << 10  # bytes of x and grad that a tile reads from one strip
+MAX_GRADIENT_TASKS = 16  # the samples are split into parts until there are this many tasks
+MIN_UNCOPIED_CHANNELS = 8  # input channels below which strips are copied
+STRIP_BYTES = 24 << 10  # bytes of x and grad that a tile reads from one strip
 KEPT = 160 << 10  # bytes of sums that a task keeps
 WRITTEN = 8  # maximum number of parts of a row of taps that are unrolled; more of them take a loop
 
@@ -71,7 +71,7 @@ class WeightGradSpec(NamedTuple):
 
     @property
     def isFew(self) -> bool:
-        return self.inChannels < FEW
+        return self.inChannels < MIN_UNCOPIED_CHANNELS
 
     @property
     def planes(self) -> int:
@@ -81,7 +81,7 @@ class WeightGradSpec(NamedTuple):
         """Split the sums into tasks."""
         vectors, rows = tileOf(self, jit.lanes(4))
         deep, high, wide = self.lines
-        pixels = max(1, NEAR // (4 * (sum(vectors) + rows)))
+        pixels = max(1, STRIP_BYTES // (4 * (sum(vectors) + rows)))
         plane = max(1, high.count * wide.count)
         planes = max(1, min(self.planes, pixels // plane))
         tall = high.count if planes > 1 else max(1, min(high.count, round(pixels / max(1, wide.count))))
@@ -90,7 +90,7 @@ class WeightGradSpec(NamedTuple):
         tileBytes = 4 * sum(vectors) * (self.taps * rows)
         tiles = 1 if self.isFew else ceil(self.inChannels / rows)
         panels = self.groups * ceil(self.outChannels / sum(vectors))
-        together = max(1, min(tiles, KEPT // tileBytes, ceil(tiles * panels / MOST)))
+        together = max(1, min(tiles, KEPT // tileBytes, ceil(tiles * panels / MAX_GRADIENT_TASKS)))
         across = 1
         if self.groups == 1 and tileBytes * tiles * panels <= KEPT:
             across, together = panels, tiles
@@ -103,7 +103,7 @@ class WeightGradSpec(NamedTuple):
             * self.outChannels
             * self.groups
         )
-        parts = max(1, min(strips, ceil(MOST / tasks), work // GRAIN // tasks))
+        parts = max(1, min(strips, ceil(MAX_GRADIENT_TASKS / tasks), work // GRAIN // tasks))
         return WeightGradSplit(vectors, rows, together, across, planes, tall, parts)
 
     def chunks(self, limit: int) -> list[int]:

@@ -25,13 +25,13 @@ from puregraph.ops.native.llvm.kernelcall import EpilogueSpec, KernelCall
 if TYPE_CHECKING:
     from puregraph.core.protocols import Strided
 
-NEAR = 540 << 10  # bytes of transformed inputs that stay in L2
-MOST = 64  # maximum number of tasks
+L2_INPUT_BYTES = 540 << 10  # bytes of transformed inputs that stay in L2
+MAX_WINOGRAD_TASKS = 64  # maximum number of tasks
 UNIT = 16  # filters that are packed together
 PACKING = 30  # cycles of a vector unit to transform a filter
 READING = 30  # cycles to load a transformed filter from memory
 FLOW = 6  # bytes that memory delivers in a cycle
-FEW = 16  # with fewer tasks, the panels of a task are distributed over several
+MIN_PANEL_TASKS = 16  # with fewer tasks, the panels of a task are distributed over several
 CHAIN = 16  # products that are added sequentially
 CHAINS = 4  # chains whose sums are added sequentially
 LARGE, HEAVY = (
@@ -110,7 +110,7 @@ def best(
     """The fastest split for a CPU with vectors of `lanes`."""
     most = registers(lanes)
     tiles = n * ceil(high[1] / SIZE) * ceil(wide[1] / SIZE)
-    isFar = POSITIONS * inChannels * outChannels * 4 > NEAR
+    isFar = POSITIONS * inChannels * outChannels * 4 > L2_INPUT_BYTES
     cheapest: Any = None
     for panels in range(1, ceil(outChannels / lanes) + 1):
         vectors = vectorsOf(ceil(ceil(outChannels / panels) / 4) * 4, lanes)
@@ -118,8 +118,8 @@ def best(
         if v > 4 or (panels > 1 and sum(vectors) % lanes):
             continue
         for rows in range(1, min(14, (most - v - 1) // v, tiles) + 1):
-            fits = max(1, NEAR // (4 * POSITIONS * inChannels) // rows)
-            rounds = max(1, min(fits, ceil(28 / rows), tiles // (FEW * rows)))
+            fits = max(1, L2_INPUT_BYTES // (4 * POSITIONS * inChannels) // rows)
+            rounds = max(1, min(fits, ceil(28 / rows), tiles // (MIN_PANEL_TASKS * rows)))
             step = max(v * rows, rows + v, 4, isFar * v * lanes * 4 / FLOW / rounds)
             cost = panels * (step + 0.5) * ceil(tiles / rows)
             if cheapest is None or cost < cheapest[0]:
@@ -182,7 +182,7 @@ def pack(
     """
     inChannels, outChannels = plan.inChannels, plan.outChannels
     filters = FilterTaps(outChannels if isTransposed else inChannels, 9, isTransposed)
-    share = ceil(ceil(inChannels / max(1, min(inChannels, MOST // plan.panels))) / UNIT) * UNIT
+    share = ceil(ceil(inChannels / max(1, min(inChannels, MAX_WINOGRAD_TASKS // plan.panels))) / UNIT) * UNIT
     shares, panels = ceil(inChannels / share), plan.panelsOf(chunk)
 
     def write(code: IRBuilder) -> None:
@@ -220,8 +220,8 @@ def winogradConvolution(
 ) -> KernelCall:
     """y = the convolution of x with the packed weight; the output channels of a chunk."""
     panels = plan.panelsOf(chunk)
-    spans = min(ceil(plan.tiles / plan.block), MOST)
-    sweeps = min(len(panels), max(1, FEW // spans))
+    spans = min(ceil(plan.tiles / plan.block), MAX_WINOGRAD_TASKS)
+    sweeps = min(len(panels), max(1, MIN_PANEL_TASKS // spans))
     key = f"winograd {plan} {xPixel} {spans} {sweeps} {epilogue.key}"
 
     def write(code: IRBuilder) -> None:

@@ -25,7 +25,7 @@ from puregraph.ops.native.llvm.registertranspose import transposed
 if TYPE_CHECKING:
     from puregraph.core.protocols import Strided
 
-MOST = 16  # tasks beyond which the tiles are not split
+MAX_SPLIT_TASKS = 16  # tasks beyond which the tiles are not split
 TILES = 28  # tiles that are transformed at a time
 WIDEST = 64  # maximum number of input channels of a task
 TAPS = 9
@@ -61,7 +61,7 @@ def planOf(g: Geometry) -> WinogradWeightSplit:
     rows = max(r for r in range(1, 17) if block % r == 0 and r * vectors + vectors < most)
     n, high, wide = tilesOf(g)
     tasks = g.c // block * (g.o // (vectors * lanes))
-    parts = max(1, min(MOST // tasks, n * high * wide // TILES))
+    parts = max(1, min(MAX_SPLIT_TASKS // tasks, n * high * wide // TILES))
     return WinogradWeightSplit(block, vectors * lanes, rows, parts)
 
 

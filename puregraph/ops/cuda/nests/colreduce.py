@@ -18,8 +18,10 @@ from puregraph.ops.cuda.runtime.preprocess import read
 from puregraph.ops.formula.loopnest import LoopNest, ReducedNest, isAxis
 
 BLOCK = 256
-MOST = 4  # maximum columns of a thread: more take too many registers for sums and kept values
-MANY = 4  # operands from which on two rows, not four, are loaded at a time: registers hold no more loads in flight
+MAX_THREAD_COLUMNS = 4  # maximum columns of a thread: more take too many registers for sums and kept values
+TWO_ROW_OPERANDS = (
+    4  # operands from which on two rows, not four, are loaded at a time: registers hold no more loads in flight
+)
 FULLBLOCK = 384  # threads of a block, if rows are divided among blocks
 RESIDENT = BUSIEST // FULLBLOCK  # resident blocks of that size per multiprocessor
 SECTOR = 32  # bytes of a memory sector, the unit of reads along the columns
@@ -57,7 +59,7 @@ def finishedLaunch(partial: LoopNest, axes: frozenset[int], ending: LoopNest) ->
 def across(nest: LoopNest) -> tuple[int, int, int]:
     """(elements per thread along the columns, threads along them, blocks)."""
     columns = nest.space[-1]
-    many = gcd(manyOf(nest, [columns]), MOST)
+    many = gcd(manyOf(nest, [columns]), MAX_THREAD_COLUMNS)
     x = min(WARP, 1 << (columns // many - 1).bit_length())
     return many, x, -(-columns // (many * x))
 
@@ -134,7 +136,7 @@ class ColumnWriter(NestWriter):
                 self.line(f"f_{n}[u] = {self.start(shape.reductions[n].how)};")
         large = sum(self.shape.varies[n] for n in self.nest.loads)
         loop = f"for ({self.I} j = threadIdx.y; j < length; j += {self.y})"
-        with self.block("if (isOn)"), self.block(loop, 4 if large < MANY else 2):
+        with self.block("if (isOn)"), self.block(loop, 4 if large < TWO_ROW_OPERANDS else 2):
             rows = self.unravel("j", shape.loops)
             self.elements({**self.outer, **rows}, stores, {n: f"f_{n}[u]" for n in reductions})
         for n in reductions:

@@ -38,8 +38,8 @@ KINDS = {
 }
 HOWS = {"sum": "Sum", "prod": "Product", "max": "Max", "min": "Min"}
 STARTS = {"sum": "0", "prod": "1", "max": "-INFINITY", "min": "INFINITY"}
-MANY = 8  # elements that a thread loads at a time, at most
-NEAR = 1 << 30  # positions below this are counted by an int
+MAX_THREAD_ELEMENTS = 8  # elements that a thread loads at a time, at most
+INT_POSITIONS = 1 << 30  # positions below this are counted by an int
 EXACT = 1 << 24  # integers up to this are exact in float32
 
 
@@ -65,7 +65,7 @@ def isNear(nest: LoopNest) -> bool:
     spans = [prod(nest.space)]
     for o in (*nest.loads.values(), *nest.stores.values()):
         spans.append(sum(abs(s) * (n - 1) for s, n in zip(o.strides, nest.space)))
-    return max(spans) < NEAR
+    return max(spans) < INT_POSITIONS
 
 
 def manyOf(nest: LoopNest, even: Iterable[int] = ()) -> int:
@@ -75,7 +75,7 @@ def manyOf(nest: LoopNest, even: Iterable[int] = ()) -> int:
     if not together:
         return 1
     size = min(KINDS[o.kind][1] for o in together)
-    most = min(MANY, WIDEST // size)
+    most = min(MAX_THREAD_ELEMENTS, WIDEST // size)
     return gcd(most, *even, *(s for o in together for s, n in zip(o.strides[:-1], nest.space) if n > 1))
 
 

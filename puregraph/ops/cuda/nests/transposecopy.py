@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 SIDE = 32  # rows and columns of a tile
 ROWS = 8  # rows of threads of a block
 ENOUGH = 8  # fewest elements along each of the two axes for which tiles pay off
-MOST = 5  # maximum number of transposed arrays: each has a tile in shared memory
+MAX_TRANSPOSED_ARRAYS = 5  # maximum number of transposed arrays: each has a tile in shared memory
 
 
 def otherAxis(nest: LoopNest) -> int | None:
@@ -30,7 +30,7 @@ def otherAxis(nest: LoopNest) -> int | None:
     operands = [*nest.loads.values(), *nest.stores.values()]
     for a in range(inner):
         transposed = [o for o in operands if isTransposed(o.strides, a)]
-        if transposed and len(transposed) <= MOST and min(nest.space[a], nest.space[inner]) >= ENOUGH:
+        if transposed and len(transposed) <= MAX_TRANSPOSED_ARRAYS and min(nest.space[a], nest.space[inner]) >= ENOUGH:
             return a
     return None
 

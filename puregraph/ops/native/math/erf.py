@@ -16,7 +16,7 @@ from puregraph.ops.special import error, normal
 # minimax polynomial (relative error) of exp(a^2) erfc(a) / t in t = 1 / (1 + a / 2), for all a whose erfc fits float32
 TAIL: tuple[float, ...] = (-0.0591932686, 0.285182561, -0.488460406, 0.279512139, -0.0276231765, 0.203109837)
 TAIL += (0.24299663, 0.282390066, 0.282085575)
-MOST = 10.5  # from here on erfc is 0
+ERFC_IS_ZERO_FROM = 10.5  # from here on erfc is 0
 
 
 def ratio(code: IRBuilder, x: IRValue, above: Sequence[float], below: Sequence[float]) -> IRValue:
@@ -74,7 +74,7 @@ def erfcSingle(code: IRBuilder, x: IRValue) -> IRValue:
     guess, wide = code.convert(1.0 / below, "f64"), code.convert(a, "f64")
     t = guess * (2.0 - guess * code.fma(wide, 0.5, 1.0))  # a step of Newton is quicker than a division
     y = t * horner(code, t, TAIL) * expQuick(code, -(wide * wide))
-    y = code.select(a > MOST, 0.0, y)
+    y = code.select(a > ERFC_IS_ZERO_FROM, 0.0, y)
     return code.convert(code.select(x < 0.0, 2.0 - y, y), x.kind)
 
 

@@ -14,9 +14,9 @@ from puregraph.ops.native.llvm.instructions import IRValue
 from puregraph.ops.native.llvm.irbuilder import IRBuilder
 from puregraph.ops.native.math.explog import exp, horner, log, log1p, power64, rounded
 from puregraph.ops.native.math.trig import circle, flipped, quarters
-from puregraph.ops.special.bessel import FAR, MOST
+from puregraph.ops.special.bessel import ASYMPTOTIC_FROM, MAX_SERIES_ORDER
 from puregraph.ops.special.flat import ORDERS
-from puregraph.ops.special.gamma import BERNOULLI, HURWITZ, LARGE, NEAR_TWO
+from puregraph.ops.special.gamma import BERNOULLI, HURWITZ, NEAR_TWO, STIRLING_ARGUMENT
 
 SERIES = list(enumerate(BERNOULLI, start=1))[::-1]  # (k, B2k), the highest first
 
@@ -34,7 +34,7 @@ def lgamma(code: IRBuilder, x: IRValue) -> IRValue:
     """log |Γ(x)|; where x <= 0 by reflection: |Γ(x) Γ(1 - x)| = π / |sin πx|."""
     below = x <= 0.0
     z = code.select(below, 1.0 - x, x)
-    isNear = z < LARGE
+    isNear = z < STIRLING_ARGUMENT
     y = code.select(isNear, lgammaNear(code, code.select(isNear, z, 2.0)), lgammaFar(code, z))
     sine = code.call("fabs", halfTurns(code, x)[0])
     y = code.select(below, log(code, math.pi / sine) - y, y)
@@ -51,7 +51,7 @@ def lgammaNear(code: IRBuilder, z: IRValue) -> IRValue:
     """The series about 1 and 2; from further away by recurrence."""
     one = code.constant(1.0, z.type)
     product = one
-    for _ in range(int(LARGE) - 2):
+    for _ in range(int(STIRLING_ARGUMENT) - 2):
         high = z > 2.5
         z = z - code.select(high, one, 0.0)
         product = product * code.select(high, z, 1.0)
@@ -68,8 +68,8 @@ def digamma(code: IRBuilder, x: IRValue) -> IRValue:
     below = x <= 0.0
     z = code.select(below, 1.0 - x, x)
     y = code.select(below, cosine / sine * -math.pi, 0.0)
-    for _ in range(int(LARGE)):
-        low = z < LARGE
+    for _ in range(int(STIRLING_ARGUMENT)):
+        low = z < STIRLING_ARGUMENT
         y = y - code.select(low, 1.0 / z, 0.0)
         z = z + code.select(low, code.constant(1.0, z.type), 0.0)
     w = 1.0 / (z * z)
@@ -101,9 +101,9 @@ def isOdd(code: IRBuilder, n: IRValue) -> IRValue:
 def hurwitz(code: IRBuilder, s: IRValue, x: IRValue) -> IRValue:
     """The sum of (x + k)^-s over k = 0, 1, 2, ..., for x >= 0, s > 1."""
     total, argument = code.variable(code.constant(0.0, x.type)), code.variable(x)
-    with code.loop(0, most(code, s) + int(LARGE), unroll=1):
+    with code.loop(0, most(code, s) + int(STIRLING_ARGUMENT), unroll=1):
         z = argument.value
-        low = z < s + LARGE
+        low = z < s + STIRLING_ARGUMENT
         total.value = total.value + code.select(low, power64(code, z, -s), 0.0)
         argument.value = z + code.select(low, code.constant(1.0, x.type), 0.0)
     z = argument.value
@@ -136,10 +136,10 @@ def polygamma(code: IRBuilder, n: IRValue, x: IRValue) -> IRValue:
 def ive(code: IRBuilder, n: IRValue, x: IRValue) -> IRValue:
     """exp(-|x|) I_n(x) for whole n up to 30, else nan."""
     n = code.call("fabs", n)
-    isOrder = (n < MOST + 1.0) & (n == code.call("floor", n))
+    isOrder = (n < MAX_SERIES_ORDER + 1.0) & (n == code.call("floor", n))
     n = code.select(isOrder, n, 0.0)
     one = code.constant(1.0, x.type)
-    z, limit = code.call("fabs", x), n * n * 0.5 + FAR
+    z, limit = code.call("fabs", x), n * n * 0.5 + ASYMPTOTIC_FROM
     isFar = z > limit
     near = code.select(isFar, 0.0, z)
     quarter, series = near * near * 0.25, code.variable(one)
@@ -149,8 +149,8 @@ def ive(code: IRBuilder, n: IRValue, x: IRValue) -> IRValue:
         series.value = series.value * quarter / (k * (k + n)) + 1.0
     y = power64(code, near * 0.5, n) / factorial(code, n) * series.value * exp(code, -near)
     far = code.variable(one)
-    with code.loop(0, FAR, unroll=1) as i:
-        k = code.splat(code.convert(FAR - i, "f64"), x.lanes)
+    with code.loop(0, ASYMPTOTIC_FROM, unroll=1) as i:
+        k = code.splat(code.convert(ASYMPTOTIC_FROM - i, "f64"), x.lanes)
         odd = k * 2.0 - 1.0
         far.value = 1.0 - far.value * (n * n * 4.0 - odd * odd) / (k * z * 8.0)
     y = code.select(isFar, far.value / code.call("sqrt", z * (2.0 * math.pi)), y)

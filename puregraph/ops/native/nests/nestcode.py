@@ -39,7 +39,7 @@ from puregraph.ops.native.llvm.irbuilder import IRBuilder
 from puregraph.ops.native.llvm.kernelcall import KernelCall
 from puregraph.ops.native.math import emit
 
-FEW = 32  # columns of up to this many rows are summed at once, not in parts,
+MAX_UNSPLIT_ROWS = 32  # columns of up to this many rows are summed at once, not in parts,
 LITTLE, TALL = 1 << 16, 1 << 11  # as are those of up to LITTLE elements in up to TALL rows
 PART, PARTS = 512, 8  # maximum rows of a part, and the minimum number of parts
 CHUNK = 16384  # elements of a task without reductions
@@ -47,7 +47,7 @@ CHAIN = 16  # fewest rows that are summed sequentially; with as many chains, rou
 ROWS = 8192  # fewest elements of the rows of a task
 WIDE = 4  # vectors of columns in a block
 UNROLL = 4  # accumulators of a row
-NEAR = 1 << 14  # elements of a row up to which values are stored in scratch memory between phases
+SCRATCH_ROW_ELEMENTS = 1 << 14  # elements of a row up to which values are stored in scratch memory between phases
 Sums = dict[str, list[IRVariable]]  # the accumulators of each reduction, one for each vector
 Body = Callable[[dict[int, IRValue], "IRValue | None", Sums, int], None]  # (indices, mask, sums, vector number)
 STORED = {"f32": "f32", "f64": "f64", "bool": "i8", **{kind: kind for kind in INTEGERS}}
@@ -90,7 +90,7 @@ def nestCalls(nest: LoopNest, scratch: Callable[[int], Any]) -> list[KernelCall]
 def isColumn(rows: int, elements: int) -> bool:
     """True if a task sums whole columns: it then reads data written by other cores, which pays off only for small
     sizes."""
-    return rows <= FEW or (rows <= TALL and elements <= LITTLE)
+    return rows <= MAX_UNSPLIT_ROWS or (rows <= TALL and elements <= LITTLE)
 
 
 def rowsPerTask(rows: int, cols: int) -> int:
@@ -285,7 +285,7 @@ def rowCall(nest: LoopNest, axes: frozenset[int]) -> KernelCall:
     rows = prod(nest.space[a] for a in shape.outer)
     length = prod(nest.space[a] for a in shape.loops)
     block = nest.beside or rowsPerTask(rows, length)
-    near = 1 << max(length - 1, 15).bit_length() if len(shape.loops) == 1 and length <= NEAR else 0
+    near = 1 << max(length - 1, 15).bit_length() if len(shape.loops) == 1 and length <= SCRATCH_ROW_ELEMENTS else 0
     cut, chain = chainOf(shape)
 
     def write(code: IRBuilder) -> None:

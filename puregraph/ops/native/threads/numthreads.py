@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from puregraph.core.base.environment import MOSTTHREADS as MOST
+from puregraph.core.base.environment import MOSTTHREADS as MAX_THREADS
 from puregraph.core.base.environment import variable
 
 WANTED: list[int] = []
@@ -17,7 +17,7 @@ def threads() -> int:
     count: int | None = variable("THREADS")
     if count is not None:
         return count
-    return min(cores(), MOST)
+    return min(cores(), MAX_THREADS)
 
 
 def cores() -> int:
@@ -34,6 +34,6 @@ def divideAmong(processes: int) -> None:
 
 def want(count: int) -> None:
     """Set the number of threads."""
-    if not 1 <= count <= MOST:
-        raise ValueError(f"the number of threads goes from 1 to {MOST}, got {count}")
+    if not 1 <= count <= MAX_THREADS:
+        raise ValueError(f"the number of threads goes from 1 to {MAX_THREADS}, got {count}")
     WANTED[:] = [count]

@@ -18,13 +18,13 @@ barrier and the beginning of the next one are the same exchange.
 from __future__ import annotations
 
 from puregraph.ops.native.llvm import jit
-from puregraph.ops.native.threads.numthreads import MOST
+from puregraph.ops.native.threads.numthreads import MAX_THREADS
 
 STATE, FUNCTION, ARGS, TASKS, FLUSH, RECORD, END, ACTIVE = range(8)  # one cache line, for they are read together
 OWNER = 8
 YIELD, PATIENCE, IDLE, LIMIT = range(16, 20)
 SCRATCH = 32  # the word of the first thread; each further thread has the next one
-WORDS = SCRATCH + MOST
+WORDS = SCRATCH + MAX_THREADS
 RECORDWORDS = 4
 ORDERWORDS = 5
 FREESHIFT, OPENSHIFT = 21, 42

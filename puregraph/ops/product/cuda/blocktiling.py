@@ -10,7 +10,7 @@ from puregraph.ops.product.cuda.operandlayout import OperandReading
 
 PROCESSORS = 132  # streaming multiprocessors of a large GPU
 REGISTERS = 65536  # registers of a multiprocessor
-MOST = 224  # registers of a thread, by the estimate below, up to which the assembler does not spill
+MAX_REGISTERS = 224  # registers of a thread, by the estimate below, up to which the assembler does not spill
 LEAST = 8  # fewest stages of depth for which a part pays off
 
 
@@ -69,7 +69,7 @@ TILES["Bfloat"] = TILES["Half"]
 def tileFor(work: ContractionShape) -> BlockTile:
     """The fastest tile by `cost`, of all whose register tile fits in registers."""
     tiles = TILES[work.kind]
-    fitting = [tile for tile in tiles if registers(tile, work) <= MOST]
+    fitting = [tile for tile in tiles if registers(tile, work) <= MAX_REGISTERS]
     return min(fitting or tiles[-1:], key=lambda tile: cost(tile, work))
 
 

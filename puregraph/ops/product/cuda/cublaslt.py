@@ -34,7 +34,10 @@ PLAIN = 1
 
 TRANSA, TRANSB, EPILOGUE, VECTOR, KEPTAT, KEPTLD, KEPTSTRIDE = 3, 4, 7, 8, 11, 12, 13  # cublasLtMatmulDescAttributes_t
 COUNT, STRIDE = 5, 6  # cublasLtMatrixLayoutAttribute_t
-MOST, ALIGNMENTS = 1, (5, 6, 7, 8)  # cublasLtMatmulPreferenceAttributes_t: workspace; alignments of A, B, C and D
+WORKSPACE_ATTRIBUTE, ALIGNMENTS = (
+    1,
+    (5, 6, 7, 8),
+)  # cublasLtMatmulPreferenceAttributes_t: workspace; alignments of A, B, C and D
 
 CHOSEN: dict[Any, Any] = {}  # by GPU, task and alignment
 CHOOSING = threading.Lock()
@@ -238,7 +241,7 @@ class Matmul:
     def candidates(self, at: TaskAddresses) -> list[Heuristic]:
         """The library's proposals for memory of this alignment, best first."""
         preference = CublasObject("MatmulPreference")
-        preference.set(MOST, ctypes.c_uint64(WORKSPACE))
+        preference.set(WORKSPACE_ATTRIBUTE, ctypes.c_uint64(WORKSPACE))
         for attribute, bytes in zip(ALIGNMENTS, (at.a, at.b, at.d, at.d)):
             preference.set(attribute, ctypes.c_uint32(bytes))
         self.point(at)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 KINDS = {f"{kind}{bits}": f"{name}{bits}" for kind, name in (("i", "int"), ("u", "uint")) for bits in (8, 16, 32, 64)}
 KINDS |= {"f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64"}
-MANY = 8  # elements that a thread has at a time, at most
+MAX_EPILOGUE_ELEMENTS = 8  # elements that a thread has at a time, at most
 SIZES = {"bool": 1, "bfloat16": 2}
 
 
@@ -115,7 +115,7 @@ def epilogueLoop(epilogue: EpilogueText, rows: Sequence[int], columns: Sequence[
     first = next(iter(epilogue.stores.values()))
     alongRows = bool(rows) and first.rows[-1] == 1 and (not columns or first.columns[-1] != 1)
     size = (rows if alongRows else columns)[-1:]
-    pack = MANY
+    pack = MAX_EPILOGUE_ELEMENTS
     for o in epilogue.columns:
         axes = (*o.rows[:-1], *o.columns) if alongRows else (*o.rows, *o.columns[:-1])
         beside = (o.rows if alongRows else o.columns)[-1:]

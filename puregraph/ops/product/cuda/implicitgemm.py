@@ -30,7 +30,7 @@ from puregraph.ops.product.cuda.blocktiling import (
 )
 from puregraph.ops.product.cuda.epilogue import EpilogueText, epilogueLoop, preamble, sizeOf, write
 from puregraph.ops.product.cuda.operandlayout import (
-    FAR,
+    INT_MAX,
     ContractionOperand,
     OperandReading,
     Space,
@@ -67,7 +67,7 @@ def contraction(
     m, n, k, z = map(prod, space)
     if m * n * z == 0:
         return []
-    if max(m, n, k, z, reach(space.depth, a.depth), reach(space.depth, b.depth)) > FAR:
+    if max(m, n, k, z, reach(space.depth, a.depth), reach(space.depth, b.depth)) > INT_MAX:
         return NotImplemented
     work = ContractionShape(
         kind, m, n, k, z, sideOf(a, space.rows, space.depth, isWhole), sideOf(b, space.columns, space.depth, isWhole)

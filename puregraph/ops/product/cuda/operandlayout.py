@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from puregraph.ops.product.cuda.epilogue import EpilogueOperandText, EpilogueText, vectorWidth
 
-FAR = 2**31 - 1  # the largest int
-NEAR = 8  # elements that are read together
+INT_MAX = 2**31 - 1  # the largest int
+VECTOR_ELEMENTS = 8  # elements that are read together
 
 
 class Limit(NamedTuple):
@@ -119,5 +119,5 @@ def sideOf(o: ContractionOperand, lanes: tuple[int, ...], depth: tuple[int, ...]
 def distance(sizes: Sequence[int], strides: Sequence[int], isWhole: bool) -> float:
     """The distance of neighbours along axes; more where the last axis is short, unless sizes are not to matter."""
     if not sizes:
-        return FAR
-    return abs(strides[-1]) * (1.0 if isWhole else max(1.0, NEAR / max(1, sizes[-1])))
+        return INT_MAX
+    return abs(strides[-1]) * (1.0 if isWhole else max(1.0, VECTOR_ELEMENTS / max(1, sizes[-1])))
