@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 
 from puregraph.core import initial
-from puregraph.core.arguments import Count, Counts, Flag, Positive
+from puregraph.core.arguments import Count, Counts, Flag
 from puregraph.core.base.dtype import inferredType
 from puregraph.core.base.widen import widen
 from puregraph.core.errors import ArgumentError, need
@@ -46,7 +46,7 @@ class AdaptiveSoftmax(Cost):
         insize: Count,
         classes: Count,
         cutoffs: Counts,
-        factor: Positive = 4,
+        factor: Count = 4,
         useBias: Flag = False,
         name=None,
         reduction: REDUCTION = "mean",
