@@ -123,7 +123,7 @@ def isPast(shown: np.ndarray | None, targets: Size, sources: Size) -> bool:
     """True if the mask is causal: each query sees exactly the keys up to its position."""
     if shown is None or shown.shape[-2:] != (targets, sources) or set(shown.shape[:-2]) - {1}:
         return False
-    return bool((shown == np.tri(*shown.shape[-2:], dtype=bool)).all())
+    return bool((shown == np.tri(shown.shape[-2], shown.shape[-1], dtype=bool)).all())
 
 
 def rowsOf(op: OnnxNode, keys: OnnxValue) -> OnnxValue | None:
