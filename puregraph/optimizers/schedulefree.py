@@ -33,7 +33,7 @@ class ScheduleFree(Optimizer):
 
     rule = {
         "v": "beta2 * v + (1 - beta2) * grad ** 2",
-        "z": "z - warm * rate * (grad / (sqrt(v / bias2) + epsilon) + decay * param)",
+        "z": "z - warmRate * (grad / (sqrt(v / bias2) + epsilon) + decay * param)",
         "average": "average + averageShare * (z - average)",
         "param": "z + beta1 * (average - z)",
     }
@@ -53,18 +53,18 @@ class ScheduleFree(Optimizer):
             raise ArgumentError("ScheduleFree: wanted no schedule, which its average replaces; set warmUp=100")
         self.beta1, self.beta2 = self.within("beta1", beta1, 1), self.within("beta2", beta2, 1)
         self.epsilon, self.warmUp = self.within("epsilon", epsilon), warmUp
-        self.scalars = {"bias2": "1 - beta2 ** step", "warm": self.warm, "averageShare": self.averageShare}
-
-    def warm(self, step: float) -> float:
-        """Return the warm-up factor of the learning rate."""
-        return min(1.0, step / max(1, self.warmUp))
+        self.scalars = {
+            "bias2": "1 - beta2 ** step",
+            "warmRate": f"rate * minimum(1, step / {max(1, warmUp)})",
+            "averageShare": self.averageShare,
+        }
 
     def averageShare(self, step: float) -> float:
         """c = r_t^2 / (r_1^2 + ... + r_t^2): the sum of squares up to the warm-up in closed form, then ones."""
         last = max(1, self.warmUp)
         n = min(step, last)
         total = n * (n + 1) * (2 * n + 1) / (6 * last**2) + max(0.0, step - last)
-        return self.warm(step) ** 2 / total
+        return min(1.0, step / last) ** 2 / total
 
     def start(self, param: Array) -> dict[str, Array]:
         return {"v": np.zeros_like(param), "z": param.copy(), "average": param.copy()}

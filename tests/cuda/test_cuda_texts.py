@@ -157,7 +157,7 @@ def test_every_call_becomes_launches(libraries, mode):
 def test_every_network_and_optimizer_is_among_them():
     files = {file.name for file in pkgutil.iter_modules(models.__path__)}
     assert {name if name in files else name.rstrip("0123456789") for name in MODELS} == files
-    assert len(ofOptimizers()) == len(OPTIMIZERS) * len(OPTIONS) == 60
+    assert len(ofOptimizers()) == len(OPTIMIZERS) * len(OPTIONS) == 63
 
 
 def test_every_kernel_for_a_gpu_is_among_them():

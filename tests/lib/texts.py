@@ -52,12 +52,9 @@ MODELS |= {
 }
 SMALL = ("mlp", "lenet", "lstm", "resnet20", "dlrm", "transformer", "gpt", "vit")
 OTHERS = (optimizers.MultiOptimizer, optimizers.LBFGS)  # of several rules, and on the host
-SPILLING = optimizers.ScheduleFree  # whose update with clipNorm takes 8 bytes of local memory on sm_90
 OPTIMIZERS = [getattr(optimizers, name) for name in optimizers.__all__]
 OPTIMIZERS = [
-    cls
-    for cls in OPTIMIZERS
-    if issubclass(cls, optimizers.Optimizer) and cls.rule and not issubclass(cls, OTHERS) and cls is not SPILLING
+    cls for cls in OPTIMIZERS if issubclass(cls, optimizers.Optimizer) and cls.rule and not issubclass(cls, OTHERS)
 ]
 OPTIONS = {"plain": {}, "norm": {"clipNorm": 1.0, "decay": 0.1}, "value": {"clipValue": 1.0, "onNonFinite": "skip"}}
 
