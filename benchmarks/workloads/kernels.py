@@ -164,8 +164,8 @@ for axis in (1, 0):
     both(
         f"cumulative sum 8192x512 axis {axis}",
         lambda axis=axis: modules().CumSum(axis),
-        lambda torch, axis=axis: lambda x: torch.cumsum(x, axis),
-        lambda rng: [floats(rng, 8192, 512)],
+        lambda torch, axis=axis: lambda x, along: torch.cumsum(x, axis),
+        lambda rng: [floats(rng, 8192, 512), None],
     )
 pooling(64, 112, 8, 3, 2, 1)
 pooling(64, 32, 64, 2, 2)
