@@ -148,6 +148,8 @@ NAMES: dict[str, str] = {
     **same("Upsample UpSampling2D UpsamplingNearest2d", "Upsample2D"),
     **same("View Unflatten", "Reshape"),
     **same("SimpleRNN", "RNN"),
+    **same("rand_like randn_like", "RandomLike"),
+    **same("dynamic_slice", "DynamicSlice"),
     "Lambda": "a formula is a Pointwise, any other operation of your own a Module or Function",
     **same("CrossEntropyLoss", "CrossEntropy"),
     **same(

@@ -1,4 +1,4 @@
-"""Large results are made where their users get them, and nobody's result ever changes."""
+"""Large results are written directly into the caller's array, and no result changes later."""
 
 import gc
 import pickle

@@ -311,7 +311,7 @@ class ReducedNest:
         return reductions, [n for n, x in self.beside.items() if self.phase[x.of] == phase], stores
 
     def wanted(self, phase: int) -> list[str]:
-        """The names that a phase of the rows reduces and stores."""
+        """Return the names of the values that a row phase reduces or stores."""
         reductions, beside, stores = self.at(phase)
         return [self.lines[n].of for n in (*reductions, *beside)] + stores  # type: ignore[union-attr]
 
