@@ -13,11 +13,8 @@ StrPath: TypeAlias = "str | os.PathLike[str]"
 Axes: TypeAlias = "int | Sequence[int] | None"  # one axis, several, or all
 
 
-class AnyArray(Protocol):
-    """An array on either device, or a stand-in for one: a Tracer, a Variable.
-
-    It has the common attributes of these; an array in memory (`device.Array`) also has strides and is writeable.
-    """
+class Shaped(Protocol):
+    """A value whose shape and dtype are known."""
 
     @property
     def shape(self) -> tuple[int, ...]: ...
@@ -27,6 +24,14 @@ class AnyArray(Protocol):
     def ndim(self) -> int: ...
     @property
     def size(self) -> int: ...
+
+
+class AnyArray(Shaped, Protocol):
+    """An array on either device, or a stand-in for one: a Tracer, a Variable.
+
+    It has the common attributes of these; an array in memory (`device.Array`) also has strides and is writeable.
+    """
+
     @property
     def itemsize(self) -> int: ...
     @property
@@ -112,16 +117,8 @@ class AnyArray(Protocol):
     def __ge__(self, other: Any, /) -> Any: ...
 
 
-class Strided(Protocol):
+class Strided(Shaped, Protocol):
     """An array in memory, or a Value of a compiled step, whose layout is known before it is computed."""
 
-    @property
-    def shape(self) -> tuple[int, ...]: ...
-    @property
-    def dtype(self) -> np.dtype: ...
-    @property
-    def ndim(self) -> int: ...
-    @property
-    def size(self) -> int: ...
     @property
     def strides(self) -> tuple[int, ...]: ...
