@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from costpeers import agrees, reducedBy
 
-from puregraph import RNNT
+from puregraph import CTC, RNNT, AutoDiffException
+from puregraph.autodiff import Variable, grad
 from puregraph.compile import Program
 from puregraph.graph import Graph, Input
 
@@ -90,3 +91,13 @@ def test_no_step_is_left_to_numpy(rng):
     program = Program(Graph(nodes, RNNT()(*nodes)), [(2, 5, 4, 6), (2, 3)], [np.float32, np.int64], grads=(True,))
     (row,) = [line for line in program.table().splitlines() if "transductions" in line]
     assert "numpy" not in row
+
+
+@pytest.mark.parametrize("cost", [RNNT(), CTC()])
+def test_a_second_derivative_is_refused(cost, rng):
+    shapes = ((2, 4, 3, 4), (2, 2)) if type(cost) is RNNT else ((2, 4, 4), (2, 2))
+    x, labels = (rng.normal(size=shapes[0]), rng.integers(1, 4, shapes[1]))
+    v = Variable(x, requires_grad=True)
+    (g,) = grad(cost(v, labels), v, create_graph=True)
+    with pytest.raises(AutoDiffException, match="no second derivative is known of the sum over all alignments"):
+        grad((g * g).sum(), v)

@@ -107,20 +107,20 @@ FIRSTORDER = {
     ),
     *(modules.ScatterND, modules.TensorScatter, modules.Trilu),
 }
-# whose target is a sign, whose parameters are in the cost, or whose gradient is a kernel without a derivative
-UNEVEN = {costs.ArcFace, costs.HingeEmbedding, costs.CosineEmbedding, costs.CTC, costs.RNNT}
 # whose gradient is another one than that of the values, on purpose: see test_derived
 STRAIGHT = {modules.FakeQuantise, modules.SpectralNorm, modules.StopGradient}
-DERIVED = [(found, index) for found, index in EXAMPLES if found not in SIZED | FIRSTORDER | UNEVEN | STRAIGHT]
+DERIVED = [(found, index) for found, index in EXAMPLES if found not in SIZED | FIRSTORDER | STRAIGHT]
 RECORDED = [e for e in DERIVED if not issubclass(e[0], Derived)]  # without inputs there is nothing to record
 
 # examples whose gradients write in place where windows overlap or edges fold: refused a second time, with an error
-NOTTWICE = {e for e in EXAMPLES if e[0] in (modules.AvgPoolNd, modules.LpPoolNd)} | {(modules.Pad, 11)}
+# and sums over alignments, whose gradient is a kernel without a derivative
+ONCE = (modules.AvgPoolNd, modules.LpPoolNd, costs.CTC, costs.RNNT)
+NOTTWICE = {e for e in EXAMPLES if e[0] in ONCE} | {(modules.Pad, 11)}
 
 # modules some of whose steps numpy computes: loops over the data, integers, and functions without a lowering
 ONNUMPY = set(
     """
-    BitCast BitShift Bitwise Col2Im CTC DFT Lovasz LovaszHinge MaxPoolNd
+    BitCast BitShift Bitwise Col2Im DFT Lovasz LovaszHinge MaxPoolNd
     Orthogonal Pad Determinant GatherElements GatherND GridSample If MaxUnpool
     Multinomial Prod RandomLike ReduceAlong Resize ReverseSequence RoiAlign RoiPool Scan ScatterElements ScatterND TensorScatter
     """.split()

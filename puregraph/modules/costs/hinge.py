@@ -74,6 +74,9 @@ class HingeEmbedding(_SignedCost):
     def __init__(self, margin: Number = 1.0, name=None, reduction: REDUCTION = "mean"):
         super().__init__(name, reduction=reduction, margin=margin)
 
+    def sample(self, rng, x, target, *more):
+        return [rng.standard_normal(x), 2 * rng.integers(0, 2, target) - 1, *map(rng.random, more)]
+
 
 class L1Hinge(Cost):
     """cost = mean of |a - b| where the pair has label 1, of max(0, 1 - |a - b|) where it has label 0

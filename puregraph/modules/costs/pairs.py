@@ -65,6 +65,10 @@ class CosineEmbedding(MarginRanking):
             np.equal(target, 1), 1 - cosine, np.where(np.equal(target, -1), POSITIVE(cosine - self.margin), 0 * cosine)
         )
 
+    def sample(self, rng, a, b, target, *more):
+        signs = 2 * rng.integers(0, 2, target) - 1
+        return [rng.standard_normal(a), rng.standard_normal(b), signs, *map(rng.random, more)]
+
     @classmethod
     def examples(cls):
         yield cls(), [(4, 3), (4, 3), (4,)]

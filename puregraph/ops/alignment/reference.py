@@ -8,6 +8,7 @@ Source    Graves, Fernandez, Gomez, Schmidhuber 2006, Connectionist Temporal Cla
 
 import numpy as np
 
+from puregraph.core.errors import AutoDiffException
 from puregraph.core.tracer import arrayLike
 from puregraph.ops.gather.reference import addAt
 from puregraph.ops.kernel import REFERENCE, kernel
@@ -104,8 +105,18 @@ def alignments(y, logs, index, lengths, counts, blank):
 
 @alignments.vjp
 def alignments(g, y, logs, index, lengths, counts, blank):
-    """dlogs = -g times the probabilities; the probabilities themselves pass no gradient."""
+    """dlogs = -g times the probabilities; the probabilities themselves have no known gradient."""
+    needFirst(g)
     return -g[0].reshape(-1, 1, 1) * y[1], None, None, None, None
+
+
+def needFirst(g):
+    """Refuse a gradient of the probabilities.
+
+    Raises    AutoDiffException if there is one
+    """
+    if g[0] is None or g[1] is not None:
+        raise AutoDiffException("no second derivative is known of the sum over all alignments")
 
 
 alignments.declare(jvp=REFERENCE)

@@ -8,7 +8,7 @@ Source    Graves 2012, Sequence Transduction with Recurrent Neural Networks, arX
 import numpy as np
 
 from puregraph.core.tracer import arrayLike
-from puregraph.ops.alignment.reference import NEVER, needLengths, summed
+from puregraph.ops.alignment.reference import NEVER, needFirst, needLengths, summed
 from puregraph.ops.gather.reference import addAt
 from puregraph.ops.kernel import REFERENCE, kernel
 
@@ -94,7 +94,8 @@ def transductions(y, logs, index, lengths, counts, blank):
 
 @transductions.vjp
 def transductions(g, y, logs, index, lengths, counts, blank):
-    """The gradient of the first result; the second is itself one."""
+    """dlogs = -g times the probabilities; the probabilities themselves have no known gradient."""
+    needFirst(g)
     return -g[0].reshape(-1, 1, 1, 1) * y[1], None, None, None, None
 
 
