@@ -23,6 +23,7 @@ from puregraph.optimizers.parameterrule import ParameterRule as ParameterRule
 from puregraph.optimizers.phases import WSD, Chain
 from puregraph.optimizers.rmsprop import SMORMS3, RMSProp, RMSPropGraves
 from puregraph.optimizers.rprop import Rprop
+from puregraph.optimizers.ruleoption import RuleOption as RuleOption
 from puregraph.optimizers.sam import SAM
 from puregraph.optimizers.schedulefree import ScheduleFree
 from puregraph.optimizers.schedules import Cosine, Epochs, OneCycle, Schedule, Step, WarmUp

@@ -77,8 +77,12 @@ def test_a_module_and_an_optimizer_added_as_the_guides_say_fit_the_library(copy)
     export(copy / "puregraph" / "optimizers", "signum", "Signum")
 
     run(copy, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *[f"tests/house/{name}.py" for name in HOUSE])
-    shown = "from puregraph import Mish, Signum, checkModule; checkModule(Mish(), [(2, 3)]); print(Signum(1e-3))"
-    assert "Signum" in run(copy, "-c", shown)
+    assert len(f"{head}{signum}".splitlines()) + 2 <= 30  # with the lines of its export
+    shown = "from puregraph import MSE, Linear, Mish, Sequential, Signum, checkModule; checkModule(Mish(), [(2, 3)])\n"
+    shown += "net = Sequential(Linear(3, 2))\n"
+    shown += "print(net.compile((4, 3), (4, 2), cost=MSE(), optimizer=Signum(1e-3)).table())"
+    table = run(copy, "-c", shown)
+    assert "sign(" in table and "OpaqueOptimizer" not in table
 
 
 def joined(path, docstring, *blocks):
