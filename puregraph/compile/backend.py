@@ -96,4 +96,8 @@ def backendFor(graph: Graph, dtype: DTypeLike) -> Backend:
 
 def isNative(dtype: DTypeLike) -> bool:
     """True if a step that computes in this dtype is compiled to native code."""
-    return allowed.fast and (np.dtype(dtype) == np.float32 or isBfloat16(np.dtype(dtype))) and jit.available()
+    return (
+        allowed.fast
+        and (np.dtype(dtype) in (np.float32, np.float64) or isBfloat16(np.dtype(dtype)))
+        and jit.available()
+    )

@@ -27,6 +27,7 @@ POISON = 255  # fills memory before it is written: NaN, -1 or True
 LEAVES = ("input", "param", "state", *ARRAYS)  # roles of values that exist before the first step
 RELATIVE, ABSOLUTE = 64, 16  # error bounds of float operations, in ulps of the element and of the largest element
 ROUNDING = 32  # error bound in units of the difference between float32 and float64
+EPS32, EPS64 = float(np.finfo(np.float32).eps), float(np.finfo(np.float64).eps)
 TRIES = 12  # perturbed evaluations before an element near a discontinuity is reported as wrong
 
 
@@ -165,7 +166,7 @@ class Verifier(GuardBands):
         references = [single]
         isExact = all(c.kind.isExact for c in calls)
         if not isExact:
-            references.append(self.evaluated(calls, np.dtype(np.float64)))
+            references.append(self.rounded(calls, single))
         wrong = self.wrongIn(results, references, isExact)
         if wrong is not None and not isExact:
             references += [self.evaluated(calls, noise=np.random.default_rng(seed)) for seed in range(TRIES)]
@@ -183,12 +184,26 @@ class Verifier(GuardBands):
                 return y, first(wrong)
         return None
 
+    def rounded(self, calls: list[Call], single: dict[int, Any]) -> dict[int, Any]:
+        """A second reference, whose distance from the first is an estimate of rounding errors: the values in float64.
+
+        A float64 value itself is moved by the error of float32, scaled to its own precision.
+        """
+        wide = self.evaluated(calls, np.float64)
+        doubles = [number for number, x in single.items() if x.dtype == np.float64]
+        narrow = self.evaluated(calls, np.float32) if doubles else {}
+        for number in doubles:
+            with np.errstate(all="ignore"):
+                error = narrow[number] - single[number]
+            wide[number] = single[number] + np.where(np.isfinite(error), error, 0) * (EPS64 / EPS32)
+        return wide
+
     def evaluated(self, calls: Iterable[Call], dtype: DTypeLike | None = None, noise: Any = None) -> dict[int, Any]:
         """All values of some calls, computed by numpy from the shadows; optionally in another dtype, or perturbed."""
         computed: dict[int, Any] = {}
 
         def cast(x: AnyArray) -> AnyArray:
-            return x.astype(dtype) if dtype is not None and x.dtype == np.float32 else x
+            return x.astype(dtype) if dtype is not None and x.dtype in (np.float32, np.float64) else x
 
         def array(v: Value) -> AnyArray:
             if v.number not in computed:

@@ -28,32 +28,39 @@ MASKS = {
 }
 
 
+DTYPES = {"f4": ("f32", 2e-5, 1e-5), "f8": ("f64", 1e-12, 1e-13)}
+
+
 def heads(x):
     return Heads(x, tuple(stride // x.itemsize for stride in x.strides[:3]))
 
 
 def maskOf(mask, shape):
     whole = np.broadcast_to(mask, shape)
-    return Mask("i8" if mask.dtype == bool else "f32", mask, tuple(stride // mask.itemsize for stride in whole.strides))
+    kind = "i8" if mask.dtype == bool else DTYPES[mask.dtype.str[1:]][0]
+    return Mask(kind, mask, tuple(stride // mask.itemsize for stride in whole.strides))
 
 
-def beside(rng, *shape):
+def beside(rng, *shape, dtype="f4"):
     """Numbers (n, h, t, d) that lie as the columns of a projected matrix do, among others."""
     n, h, t, d = shape
-    whole = rng.standard_normal((n, t, h * d + 5)).astype(np.float32)
-    return np.lib.stride_tricks.as_strided(whole[:, :, 2:], shape, (whole.strides[0], 4 * d, whole.strides[1], 4))
+    whole = rng.standard_normal((n, t, h * d + 5)).astype(dtype)
+    size = whole.itemsize
+    return np.lib.stride_tricks.as_strided(whole[:, :, 2:], shape, (whole.strides[0], size * d, whole.strides[1], size))
 
 
-def both(sizes, causal, mask=None, threads=1):
+def both(sizes, causal, mask=None, threads=1, dtype="f4"):
     """What native code gives, forward and back, and what the reference gives."""
     rng = np.random.default_rng(5)
     n, h, kh, t, s, d, e = sizes
-    q, k, v = beside(rng, n, h, t, d), beside(rng, n, kh, s, d), beside(rng, n, kh, s, e)
-    g, y, lse = beside(rng, n, h, t, e), beside(rng, n, h, t, e), np.full((n, h, t, 1), 7, dtype=np.float32)
-    dq, dk, dv = (beside(rng, *x.shape) for x in (q, k, v))
+    shapes = ((n, h, t, d), (n, kh, s, d), (n, kh, s, e), (n, h, t, e), (n, h, t, e))
+    q, k, v, g, y = (beside(rng, *shape, dtype=dtype) for shape in shapes)
+    lse = np.full((n, h, t, 1), 7, dtype)
+    dq, dk, dv = (beside(rng, *x.shape, dtype=dtype) for x in (q, k, v))
     mask = MASKS[mask](rng, n, h, t, s) if mask else None
+    mask = mask if mask is None or mask.dtype == bool else mask.astype(dtype)
     given = None if mask is None else maskOf(mask, (n, h, t, s))
-    options = AttentionSizes(*sizes), causal, d**-0.5, given
+    options = AttentionSizes(*sizes), causal, d**-0.5, given, DTYPES[dtype][0]
     run(attend(heads(q), heads(k), heads(v), heads(y), lse, *options), threads)
     wanted, sums = reference.attend.reference(q, k, v, mask, causal, d**-0.5)
     rest = np.ascontiguousarray((g * wanted).sum(axis=-1, keepdims=True))
@@ -64,20 +71,23 @@ def both(sizes, causal, mask=None, threads=1):
 
 
 def close(found, wanted):
+    _, relative, absolute = DTYPES[found[0].dtype.str[1:]]
     for one, other in zip(found, wanted):
-        np.testing.assert_allclose(one, other, rtol=2e-5, atol=1e-5)
+        np.testing.assert_allclose(one, other, rtol=relative, atol=absolute)
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("sizes", SIZES)
-def test_attention_is_that_of_the_reference(sizes, causal):
-    close(*both(sizes, causal))
+def test_attention_is_that_of_the_reference(sizes, causal, dtype):
+    close(*both(sizes, causal, dtype=dtype))
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("mask", MASKS)
-def test_masks_hide_and_add_as_in_the_reference(mask, causal):
-    close(*both((2, 2, 2, 40, 160, 32, 32), causal, mask))
+def test_masks_hide_and_add_as_in_the_reference(mask, causal, dtype):
+    close(*both((2, 2, 2, 40, 160, 32, 32), causal, mask, dtype=dtype))
 
 
 def test_a_row_that_sees_no_key_is_zero():

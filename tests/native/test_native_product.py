@@ -46,15 +46,33 @@ def rng():
     return np.random.default_rng(5)
 
 
-def matrix(rng, rows, columns, kind):
+@pytest.fixture(params=("f4", "f8"))
+def real(request):
+    """The dtype of a product."""
+    return request.param
+
+
+def matrix(rng, rows, columns, kind, real="f4"):
     """Contiguous rows, contiguous columns, rows of a larger matrix, or every third number of one."""
     if kind == "rows":
-        return rng.standard_normal((rows, columns)).astype("f4")
+        return rng.standard_normal((rows, columns)).astype(real)
     if kind == "columns":
-        return rng.standard_normal((columns, rows)).astype("f4").T
+        return rng.standard_normal((columns, rows)).astype(real).T
     if kind == "part":
-        return rng.standard_normal((rows + 1, columns + 5)).astype("f4")[1:, 2 : 2 + columns]
-    return rng.standard_normal((rows, columns, 3)).astype("f4")[:, :, 1]
+        return rng.standard_normal((rows + 1, columns + 5)).astype(real)[1:, 2 : 2 + columns]
+    return rng.standard_normal((rows, columns, 3)).astype(real)[:, :, 1]
+
+
+def kindOf(x):
+    """The kind of a dtype's elements in native code."""
+    return {4: "f32", 8: "f64"}[x.itemsize]
+
+
+def lanesOf(x, lanes):
+    """The elements of x in a vector of so many float32."""
+    if lanes * 4 < 4 * x.itemsize:
+        pytest.skip("a compiled step leaves float64 to numpy where a vector has two")
+    return lanes * 4 // x.itemsize
 
 
 KINDS = ("rows", "columns", "part", "apart")
@@ -62,16 +80,18 @@ KINDS = ("rows", "columns", "part", "apart")
 
 def agrees(found, a, b):
     """Whether each sum is off by no more than rounding every step of it explains."""
-    exact = a.astype("f8") @ b.astype("f8")
-    bound = 2**-24 * a.shape[-1] * (np.abs(a).astype("f8") @ np.abs(b).astype("f8"))
+    wide = np.longdouble if a.itemsize == 8 else np.float64
+    exact = a.astype(wide) @ b.astype(wide)
+    bound = np.finfo(a.dtype).eps / 2 * a.shape[-1] * (np.abs(a).astype(wide) @ np.abs(b).astype(wide))
     return bool((np.abs(found - exact) <= bound).all())
 
 
 def multiply(a, b, lanes=LANES, threads=2, walkers=1, **options):
     """a b through native code, into rows longer than needed, whose ends must stay as they are."""
     m, k, n = *a.shape, b.shape[1]
-    y = np.full((m, n + 3), 7, "f4")
-    works = gemm(a, b, EpilogueSpec(y, n + 3), m, n, k, strides(a), strides(b), lanes=lanes, threads=threads, **options)
+    y, kind, lanes = np.full((m, n + 3), 7, a.dtype), kindOf(a), lanesOf(a, lanes)
+    options |= {"lanes": lanes, "threads": threads, "real": kind}
+    works = gemm(a, b, EpilogueSpec(y, n + 3, (), kind), m, n, k, strides(a), strides(b), **options)
     run(works, walkers)
     assert (y[:, n:] == 7).all()
     return y[:, :n]
@@ -80,8 +100,8 @@ def multiply(a, b, lanes=LANES, threads=2, walkers=1, **options):
 @pytest.mark.parametrize("cpu", CPUS)
 @pytest.mark.parametrize(("n", "k"), [(1, 2), (3, 16), (37, 33), (128, 100), (2100, 5), (4099, 2), (130, 1000)])
 @pytest.mark.parametrize("m", [2, 3, 4, 5, 7, 8, 11])
-def test_few_rows_and_a_weight_whose_columns_are_contiguous(rng, m, n, k, cpu):
-    a, b = matrix(rng, m, k, "part"), matrix(rng, k, n, "columns")
+def test_few_rows_and_a_weight_whose_columns_are_contiguous(rng, real, m, n, k, cpu):
+    a, b = matrix(rng, m, k, "part", real), matrix(rng, k, n, "columns", real)
     with compiledFor(cpu[0]):
         found = multiply(a, b, cpu[1])
         assert agrees(found, a, b)
@@ -91,39 +111,41 @@ def test_few_rows_and_a_weight_whose_columns_are_contiguous(rng, m, n, k, cpu):
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("right", KINDS)
 @pytest.mark.parametrize("left", KINDS)
-def test_any_strides(rng, left, right, size):
+def test_any_strides(rng, real, left, right, size):
     m, n, k = size
-    a, b = matrix(rng, m, k, left), matrix(rng, k, n, right)
+    a, b = matrix(rng, m, k, left, real), matrix(rng, k, n, right, real)
     assert agrees(multiply(a, b), a, b)
 
 
 @pytest.mark.parametrize("cpu, lanes", CPUS[1:])
 @pytest.mark.parametrize("left, right", [("rows", "rows"), ("rows", "columns"), ("columns", "part")])
-def test_narrow_vectors(rng, cpu, lanes, left, right):
+def test_narrow_vectors(rng, real, cpu, lanes, left, right):
     with compiledFor(cpu):
         for m, n, k in [(37, 70, 33), (3, 100, 20), (130, 35, 400), (7, 9, 50), (1, 50, 37), (45, 1, 37), (9, 21, 1)]:
-            a, b = matrix(rng, m, k, left), matrix(rng, k, n, right)
+            a, b = matrix(rng, m, k, left, real), matrix(rng, k, n, right, real)
             assert agrees(multiply(a, b, lanes), a, b)
 
 
 @pytest.mark.parametrize("kind", ("rows", "columns", "apart"))
 @pytest.mark.parametrize("cpu, lanes", CPUS)
-def test_packed_once_for_several_products(rng, cpu, lanes, kind):
+def test_packed_once_for_several_products(rng, real, cpu, lanes, kind):
     with compiledFor(cpu):
-        b = matrix(rng, 600, 70, kind)
-        panels, works = packed(b, 70, 600, strides(b), lambda count: np.full(count, np.nan, "f4"), lanes)
+        lanes = lanesOf(np.zeros(0, real), lanes)
+        b = matrix(rng, 600, 70, kind, real)
+        panels, works = packed(b, 70, 600, strides(b), roomOf(real), lanes, real=kindOf(b))
         run(works)
         for m in (5, 64, 150):
-            a, y = matrix(rng, m, 600, "rows"), np.zeros((m, 70), "f4")
-            run(gemm(a, panels, EpilogueSpec(y, 70), m, 70, 600, strides(a), lanes=lanes))
+            a, y = matrix(rng, m, 600, "rows", real), np.zeros((m, 70), real)
+            finish = EpilogueSpec(y, 70, (), kindOf(y))
+            run(gemm(a, panels, finish, m, 70, 600, strides(a), lanes=lanes, real=kindOf(a)))
             assert agrees(y, a, b)
 
 
-def test_random_sizes(rng):
+def test_random_sizes(rng, real):
     for _ in range(60):
         m, n, k = (int(2 ** rng.uniform(0, 8.5)) for _ in range(3))
         left, right = rng.choice(KINDS, 2)
-        a, b = matrix(rng, m, k, left), matrix(rng, k, n, right)
+        a, b = matrix(rng, m, k, left, real), matrix(rng, k, n, right, real)
         assert agrees(multiply(a, b, threads=int(rng.integers(1, 17))), a, b)
 
 
@@ -145,8 +167,8 @@ def test_one_batch_axis(rng):
 
 
 @pytest.mark.parametrize("m, n, k", [(100, 300, 900), (64, 500, 50), (7, 700, 400), (300, 9, 100)])
-def test_the_same_results_for_any_number_of_threads(rng, m, n, k):
-    a, b = matrix(rng, m, k, "rows"), matrix(rng, k, n, "rows")
+def test_the_same_results_for_any_number_of_threads(rng, real, m, n, k):
+    a, b = matrix(rng, m, k, "rows", real), matrix(rng, k, n, "rows", real)
     results = [multiply(a, b, threads=threads, walkers=threads) for threads in (1, 2, 3, 4, 16)]
     assert all((result == results[0]).all() for result in results)
 
@@ -154,8 +176,8 @@ def test_the_same_results_for_any_number_of_threads(rng, m, n, k):
 @pytest.mark.parametrize("cpu", CPUS)
 @pytest.mark.parametrize("right", ["rows", "columns"])
 @pytest.mark.parametrize("n", [5, 32, 40, 64, 200, 513, 5000])
-def test_a_vector_times_a_matrix_is_the_same_for_any_number_of_threads_on_every_processor(rng, n, right, cpu):
-    a, b = matrix(rng, 1, 64, "rows"), matrix(rng, 64, n, right)
+def test_a_vector_times_a_matrix_is_the_same_for_any_number_of_threads_on_every_processor(rng, real, n, right, cpu):
+    a, b = matrix(rng, 1, 64, "rows", real), matrix(rng, 64, n, right, real)
     with compiledFor(cpu[0]):
         results = [multiply(a, b, cpu[1], threads) for threads in (1, 2, 3, 8)]
         assert all((result == results[0]).all() for result in results)
@@ -167,13 +189,18 @@ def test_no_products_of_nothing():
 
 
 @pytest.mark.parametrize("m, n, k", [(20, 30, 5000), (13, 16, 4100), (64, 10, 20000), (256, 300, 1100)])
-def test_a_long_k_is_cut_into_parts(rng, m, n, k):
-    a, b, bias = matrix(rng, m, k, "columns"), matrix(rng, k, n, "rows"), rng.standard_normal(n).astype("f4")
+def test_a_long_k_is_cut_into_parts(rng, real, m, n, k):
+    a, b, bias = (
+        matrix(rng, m, k, "columns", real),
+        matrix(rng, k, n, "rows", real),
+        rng.standard_normal(n).astype(real),
+    )
     results = []
     for threads in (1, 2, 4):
-        y = np.zeros((m, n), "f4")
+        y = np.zeros((m, n), real)
         finish = Relu(y, n, bias)
-        works = gemm(a, b, finish, m, n, k, strides(a), strides(b), lanes=LANES, threads=threads, workspace=room)
+        options = {"lanes": lanesOf(a, LANES), "threads": threads, "workspace": roomOf(real), "real": kindOf(a)}
+        works = gemm(a, b, finish, m, n, k, strides(a), strides(b), **options)
         assert len(works) == 2 and works[0].tasks >= 2
         run(works, threads)
         results.append(y)
@@ -188,31 +215,34 @@ def test_rows_are_dealt_out_in_the_order_in_which_they_were_made():
     assert -(-block // plan.across) * plan.strips * plan.tile.rows <= 1024 + plan.tile.rows
 
 
-def test_parts_of_batches(rng):
-    a, b = rng.standard_normal((2, 3, 6, 5000)).astype("f4"), rng.standard_normal((3, 5000, 8)).astype("f4")
-    y = np.zeros((2, 3, 6, 8), "f4")
+def test_parts_of_batches(rng, real):
+    a, b = rng.standard_normal((2, 3, 6, 5000)).astype(real), rng.standard_normal((3, 5000, 8)).astype(real)
+    y = np.zeros((2, 3, 6, 8), real)
     axes, finish = (
         [BatchAxis(2, 3 * 6 * 5000, 0), BatchAxis(3, 6 * 5000, 5000 * 8)],
-        EpilogueSpec(y, 8, (3 * 6 * 8, 6 * 8)),
+        EpilogueSpec(y, 8, (3 * 6 * 8, 6 * 8), kindOf(y)),
     )
-    works = gemm(a, b, finish, 6, 8, 5000, (5000, 1), (8, 1), axes, LANES, 2, room)
+    works = gemm(a, b, finish, 6, 8, 5000, (5000, 1), (8, 1), axes, lanesOf(a, LANES), 2, roomOf(real), kindOf(a))
     assert len(works) == 2
     run(works, 2)
     assert all(agrees(y[i, j], a[i, j], b[j]) for i in range(2) for j in range(3))
 
 
-def room(count):
-    return np.full(count, np.nan, "f4")
+def roomOf(real):
+    """Scratch memory that is not a number before it is written."""
+    return lambda count: np.full(count, np.nan, real)
 
 
 class Relu(EpilogueSpec):
     """y = max(sums + b, 0)"""
 
-    key = "bias relu"
-
     def __init__(self, to, stride, bias):
-        super().__init__(to, stride)
+        super().__init__(to, stride, (), kindOf(to))
         self.bias = bias
+
+    @property
+    def key(self):
+        return f"bias relu {self.real}"
 
     @property
     def slots(self):
@@ -220,7 +250,7 @@ class Relu(EpilogueSpec):
 
     def open(self, code):
         super().open(code)
-        self.add = code.pointer("bias", "f32")
+        self.add = code.pointer("bias", self.real)
 
     def put(self, code, row, column, sums, mask=None):
         y = sums + self.add.load(column, sums.lanes, mask)
@@ -248,18 +278,18 @@ def test_what_becomes_of_the_sums(rng, m, n, k):
     assert np.abs(y - exact - a.astype("f8") @ b).max() < 1e-3
 
 
-def test_nothing_is_read_outside(rng):
+def test_nothing_is_read_outside(rng, real):
     """Matrices surrounded by nan, at both ends of what they lie in."""
     for left, right in (("rows", "rows"), ("columns", "columns"), ("part", "rows"), ("rows", "columns")):
         for m, n, k in [(30, 35, 21), (5, 17, 3), (1, 40, 9), (40, 1, 9)]:
-            a, b = guarded(rng, m, k, left), guarded(rng, k, n, right)
+            a, b = guarded(rng, m, k, left, real), guarded(rng, k, n, right, real)
             assert agrees(multiply(a, b), a, b)
 
 
-def guarded(rng, rows, columns, kind):
+def guarded(rng, rows, columns, kind, real):
     if kind == "columns":
-        return guarded(rng, columns, rows, "rows").T
-    room = np.full((rows + 2, columns + 34), np.nan, "f4")
+        return guarded(rng, columns, rows, "rows", real).T
+    room = np.full((rows + 2, columns + 34), np.nan, real)
     room[1:-1, 17:-17] = rng.standard_normal((rows, columns))
     return room[1:-1, 17:-17]
 
@@ -353,10 +383,10 @@ def atTheEnd(x):
 @pytest.mark.skipif(os.name == "nt", reason="needs mprotect")
 @pytest.mark.parametrize("m, n, k", [(5, 17, 30), (8, 100, 12), (10, 250, 9), (40, 77, 20), (30, 96, 3), (2, 3, 5)])
 @pytest.mark.parametrize("cpu, lanes", CPUS)
-def test_nothing_is_read_behind_the_last_number(rng, cpu, lanes, m, n, k):
+def test_nothing_is_read_behind_the_last_number(rng, real, cpu, lanes, m, n, k):
     with compiledFor(cpu):
-        a = atTheEnd(matrix(rng, m, k, "rows"))
-        for b in (atTheEnd(matrix(rng, k, n, "rows")), atTheEnd(matrix(rng, n, k, "rows")).T):
+        a = atTheEnd(matrix(rng, m, k, "rows", real))
+        for b in (atTheEnd(matrix(rng, k, n, "rows", real)), atTheEnd(matrix(rng, n, k, "rows", real)).T):
             assert agrees(multiply(a, b, lanes), a, b)
 
 

@@ -18,20 +18,32 @@ STEPS = {
 SIZES = [(3, 5, 16), (32, 4, 64), (1, 1, 1), (7, 6, 37), (17, 3, 100)]
 
 
+@pytest.fixture(autouse=True, params=["f4", "f8"])
+def dtype(request):
+    """Every test runs in float32 and in float64."""
+    global DTYPE
+    DTYPE = np.dtype(request.param)
+
+
+def real():
+    """The kind of the elements in native code."""
+    return {4: "f32", 8: "f64"}[DTYPE.itemsize]
+
+
 def track(x):
     return SequenceOperand(x, (x.strides[0] // x.itemsize, x.strides[1] // x.itemsize))
 
 
 def wide(rng, n, t, width):
     """Numbers (n, t, width) among others, as one direction of two has them."""
-    whole = rng.standard_normal((n, t, width + 7)).astype(np.float32)
+    whole = rng.standard_normal((n, t, width + 7)).astype(DTYPE)
     return np.lib.stride_tricks.as_strided(whole[:, :, 3:], (n, t, width), whole.strides)
 
 
 def packed(kind, weights, units):
     """Weights as native code reads them."""
-    to = np.full(recurrent.packedSize(kind, units, len(weights)), np.nan, dtype=np.float32)
-    run(recurrent.pack(kind, weights, weights.strides[0] // 4, to, len(weights), units))
+    to = np.full(recurrent.packedSize(kind, units, len(weights), real()), np.nan, DTYPE)
+    run(recurrent.pack(kind, weights, weights.strides[0] // DTYPE.itemsize, to, len(weights), units, real()))
     return to
 
 
@@ -43,25 +55,25 @@ def forward(
     n, t, units = sizes
     cell = CELLS[kind]
     width = cell.gates * units
-    x, W = wide(rng, n, t, inputs or 5), rng.standard_normal((inputs or 5, width + 2)).astype(np.float32)[:, :width]
-    U = (rng.standard_normal((units, width + 5)) / np.sqrt(units)).astype(np.float32)[:, :width]
-    b = rng.standard_normal(width).astype(np.float32) if bias else None
-    d = rng.standard_normal(units).astype(np.float32) if kind == "gru" and bias else None
-    first = [rng.standard_normal((n, units)).astype(np.float32) for _ in range(cell.states)]
+    x, W = wide(rng, n, t, inputs or 5), rng.standard_normal((inputs or 5, width + 2)).astype(DTYPE)[:, :width]
+    U = (rng.standard_normal((units, width + 5)) / np.sqrt(units)).astype(DTYPE)[:, :width]
+    b = rng.standard_normal(width).astype(DTYPE) if bias else None
+    d = rng.standard_normal(units).astype(DTYPE) if kind == "gru" and bias else None
+    first = [rng.standard_normal((n, units)).astype(DTYPE) for _ in range(cell.states)]
     starts = [(s, units) for s in first]
     if zeros:
         first = [np.zeros_like(s) for s in first]
-        starts = [(np.zeros(units, dtype=np.float32), 0) for _ in first]
+        starts = [(np.zeros(units, DTYPE), 0) for _ in first]
     on = np.arange(t) < rng.integers(0, t + 1, n)[:, None] if lengths else None
     states = [wide(rng, n, t, units) for _ in first]
     kept = wide(rng, n, t, cell.saved * units) if cell.saved and keep else None
     tracks = [track(s) for s in states]
     if not keep:
-        last = [np.full((n, units), np.nan, np.float32) for _ in states[1:]]
+        last = [np.full((n, units), np.nan, DTYPE) for _ in states[1:]]
         tracks[1:] = [SequenceOperand(s, (units, 0)) for s in last]
     works = recurrent.run(
         kind,
-        track(x) if inputs else track((x @ W).astype(np.float32)),
+        track(x) if inputs else track((x @ W).astype(DTYPE)),
         packed(kind, W, units) if inputs else None,
         packed(kind, U, units),
         starts,
@@ -74,6 +86,7 @@ def forward(
         None if on is None else track(on),
         reverse,
         zeros,
+        real(),
     )
     run(works, threads)
     weights = [U, d] if kind == "gru" else [U]
@@ -88,11 +101,11 @@ def forward(
 def backward(kind, sizes, reverse=False, lengths=False, threads=1, groups=3, zeros=False):
     _, made, (U, first, starts, on, rng) = forward(kind, sizes, reverse, lengths, zeros=zeros)
     n, t, units = sizes
-    stride, packed = U.strides[0] // 4, np.empty(recurrent.packedSize(kind, units), dtype=np.float32)
+    stride, packed = U.strides[0] // DTYPE.itemsize, np.empty(recurrent.packedSize(kind, units, None, real()), DTYPE)
     cell = CELLS[kind]
-    after, kept = [x.astype(np.float32) for x in made[: cell.states]], made[cell.states :]
+    after, kept = [x.astype(DTYPE) for x in made[: cell.states]], made[cell.states :]
     gy = wide(rng, n, t, units)
-    grads = [rng.standard_normal((n, units)).astype(np.float32) for _ in first]
+    grads = [rng.standard_normal((n, units)).astype(DTYPE) for _ in first]
     before = [
         np.concatenate([x[:, 1:], s[:, None]] if reverse else [s[:, None], x[:, :-1]], axis=1)
         for x, s in zip(after, first)
@@ -107,7 +120,7 @@ def backward(kind, sizes, reverse=False, lengths=False, threads=1, groups=3, zer
         packed,
         starts,
         [track(x) for x in after],
-        track(kept[0].astype(np.float32)) if kept else None,
+        track(kept[0].astype(DTYPE)) if kept else None,
         track(gy),
         track(dp),
         track(dq) if kind == "gru" else None,
@@ -116,15 +129,21 @@ def backward(kind, sizes, reverse=False, lengths=False, threads=1, groups=3, zer
         groups,
         None if on is None else track(on),
         reverse,
+        real(),
     )
     run(works, threads)
     return [dp, dq if kind == "gru" else dp, *mine], [wanted[0], wanted[1], *wanted[2]]
 
 
+def rounding(tolerance):
+    """A tolerance of float32 in this dtype."""
+    return tolerance if DTYPE.itemsize == 4 else 1e-8 * tolerance
+
+
 def close(found, wanted):
     assert len(found) == len(wanted)
     for one, other in zip(found, wanted):
-        np.testing.assert_allclose(one, other, rtol=1e-4, atol=2e-5)
+        np.testing.assert_allclose(one, other, rtol=rounding(1e-4), atol=rounding(2e-5))
 
 
 @pytest.mark.parametrize("sizes", SIZES)
@@ -150,20 +169,31 @@ def test_what_nobody_reads_is_not_kept(kind, lengths):
 
 
 def test_gates_saturate_and_pass_on_what_is_no_number():
-    x = np.array([[-1e30, -100.0, -30.0, -1e-4, 0.0, 1e-4, 30.0, 100.0, 1e30, np.nan]], np.float32)
-    U, zero = np.zeros((10, 40), np.float32), np.zeros(10, np.float32)
+    x = np.array([[-1e30, -100.0, -30.0, -1e-4, 0.0, 1e-4, 30.0, 100.0, 1e30, np.nan]], DTYPE)
+    U, zero = np.zeros((10, 40), DTYPE), np.zeros(10, DTYPE)
     sums = np.concatenate([x, x, x, x], axis=1)[:, None]
-    h, c, kept = (np.empty((1, 1, size), np.float32) for size in (10, 10, 40))
+    h, c, kept = (np.empty((1, 1, size), DTYPE) for size in (10, 10, 40))
     starts, outs = [(zero, 0), (zero, 0)], [track(h), track(c)]
     run(
         recurrent.run(
-            "lstm", track(sums), None, packed("lstm", U, 10), starts, outs, track(kept), RecurrentSizes(1, 1, 10), 1
+            "lstm",
+            track(sums),
+            None,
+            packed("lstm", U, 10),
+            starts,
+            outs,
+            track(kept),
+            RecurrentSizes(1, 1, 10),
+            1,
+            real=real(),
         )
     )
     wide = np.clip(x[0].astype(np.float64), -500, 500)
     sigmoid, tanh = 1 / (1 + np.exp(-wide)), np.tanh(wide)
-    np.testing.assert_allclose(kept[0, 0], np.concatenate([sigmoid, sigmoid, tanh, sigmoid]), rtol=1e-6, atol=1e-12)
-    np.testing.assert_allclose(c[0, 0], sigmoid * tanh, rtol=1e-6, atol=1e-12)
+    np.testing.assert_allclose(
+        kept[0, 0], np.concatenate([sigmoid, sigmoid, tanh, sigmoid]), rtol=rounding(1e-6), atol=1e-12
+    )
+    np.testing.assert_allclose(c[0, 0], sigmoid * tanh, rtol=rounding(1e-6), atol=1e-12)
     assert (kept[0, 0][~np.isnan(kept[0, 0])] <= 1).all()
 
 

@@ -6,6 +6,8 @@ from bisect import bisect
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from puregraph.compile.lower.callnest import callNest, operandsOf
 from puregraph.compile.lower.matmul import productOf, productTiling
 from puregraph.compile.lower.nestcache import canonical, nestKernels, readBy
@@ -49,9 +51,9 @@ class NativeCall(NamedTuple):
 def lower(schedule: Schedule) -> Schedule:
     """Lower all calls that native code can run, in an order with equal results."""
 
-    def new(size: int) -> Value:
+    def new(size: int, dtype: np.dtype = FLOAT) -> Value:
         schedule.count += 1
-        return Value(schedule.count, (size,), FLOAT, (FLOAT.itemsize,), name="scratch")
+        return Value(schedule.count, (size,), dtype, (dtype.itemsize,), name="scratch")
 
     held = {id(target): v for target, v in schedule.held}
     schedule.calls = Lowering(schedule.calls, schedule.kept(), held, new, schedule.packedWeights).run()
@@ -66,7 +68,7 @@ class Lowering:
         steps: list[Any],
         outside: Iterable[Value],
         held: dict[int, Value],
-        new: Callable[[int], Value],
+        new: Callable[..., Value],
         packedWeights: PackedWeights | None,
     ):
         self.steps, self.held, self.new, self.packedWeights = steps, held, new, packedWeights
@@ -154,6 +156,8 @@ class Lowering:
             tiling = None if isinstance(step, Group) or p in self.epilogues else self.tilingOf(step)
             if tiling is None or value.shape != group.space or axes != identity(group, value):
                 continue
+            if group.arithmetic != KINDS[named(value.dtype)]:
+                continue
             others = [v for v, readAxes in group.loads.values() if v is not value or readAxes != axes]
             if any(self.makers.get(v.root.number, -1) >= p for v in others):
                 continue
@@ -183,7 +187,7 @@ class Lowering:
         if group is None:
             if target is None or target.column != 1:
                 return None
-            return EpilogueSpec(y, target.row, target.batch), [], [y]
+            return EpilogueSpec(y, target.row, target.batch, target.kind), [], [y]
         j = self.indices[id(group)]
         kept = [v for v in group.made.values() if self.isRead(v, (j,))]
         loads: dict[str, Any] = {n: column(group, v, a, tiling) for n, (v, a) in group.loads.items() if v is not y}

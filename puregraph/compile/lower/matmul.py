@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from puregraph.ops.ir.elementlayout import OutputTiling, collapsed
+from puregraph.ops.ir.elementlayout import OutputTiling, collapsed, isReal, realOf
 from puregraph.ops.ir.value import Call
 from puregraph.ops.native.llvm import jit
 from puregraph.ops.native.llvm.kernelcall import KernelCall
@@ -25,9 +26,9 @@ def productTiling(call: Call) -> OutputTiling | None:
         return None
     a, b = call.arguments
     (y,) = call.outs
-    if not a.dtype == b.dtype == y.dtype == np.float32 or a.ndim < 2 or b.ndim < 2 or 0 in (*a.shape, *b.shape):
+    if not isReal(a, b, y) or a.ndim < 2 or b.ndim < 2:
         return None
-    if any(s % 4 for v in (a, b, y) for s in v.strides):
+    if any(s % y.dtype.itemsize for v in (a, b, y) for s in v.strides):
         return None
     lead = y.ndim - 2
     if math.prod(b.shape[:-2]) == 1:
@@ -47,11 +48,11 @@ def productOf(call: Call, epilogue: EpilogueSpec, workspace: LoweringWorkspace) 
     if tiling is None:
         return None
     m = math.prod(y.shape[i] for i in tiling.rows)
-    n, k = y.shape[-1], a.shape[-1]
+    n, k, size = y.shape[-1], a.shape[-1], y.dtype.itemsize
     rows = (
-        [(size, s // 4) for size, s in zip(a.shape[:-1], a.strides[:-1])]
+        [(n, s // size) for n, s in zip(a.shape[:-1], a.strides[:-1])]
         if len(tiling.rows) > 1
-        else [(a.shape[-2], a.strides[-2] // 4)]
+        else [(a.shape[-2], a.strides[-2] // size)]
     )
     aRow = collapsed(rows)
     batch = []
@@ -59,15 +60,16 @@ def productOf(call: Call, epilogue: EpilogueSpec, workspace: LoweringWorkspace) 
         steps = []
         for v in (a, b):
             position = axis - (y.ndim - v.ndim)
-            steps.append(v.strides[position] // 4 if position >= 0 and v.shape[position] > 1 else 0)
+            steps.append(v.strides[position] // size if position >= 0 and v.shape[position] > 1 else 0)
         batch.append(BatchAxis(y.shape[axis], *steps))
-    lanes = jit.lanes(4)
-    aStrides, bStrides = (aRow or 0, a.strides[-1] // 4), (b.strides[-2] // 4, b.strides[-1] // 4)
+    lanes, real = jit.lanes(size), realOf(y)
+    aStrides, bStrides = (aRow or 0, a.strides[-1] // size), (b.strides[-2] // size, b.strides[-1] // size)
     before: list[KernelCall] = []
     if workspace.packedWeights is not None and b.root.role == "param" and not batch and worthPacking(m, n, k, lanes):
-        vectors = vectorsFor(m, n, k, aStrides, lanes)
+        vectors = vectorsFor(m, n, k, aStrides, lanes, real)
         packed, before = workspace.packed(
-            b, packedSize(n, k, vectors, lanes), lambda to: pack(b, n, k, bStrides, to, lanes, vectors)
+            b, packedSize(n, k, vectors, lanes), lambda to: pack(b, n, k, bStrides, to, lanes, vectors, real)
         )
         b = PackedMatrix(packed, k, n, vectors, lanes)
-    return [*before, *gemm(a, b, epilogue, m, n, k, aStrides, bStrides, batch=batch, lanes=lanes, workspace=workspace)]
+    scratch = partial(workspace, dtype=y.dtype)
+    return [*before, *gemm(a, b, epilogue, m, n, k, aStrides, bStrides, batch, lanes, None, scratch, real)]

@@ -36,7 +36,9 @@ class PackedWeights:
 
     def keep(self, weight: Value, number: int, count: int, write: Callable[[Value], list[KernelCall]]) -> Value:
         """The Value with the packed weight; `write(to)` returns the kernel calls that pack it."""
-        made = Value(number, (count,), np.dtype(np.float32), (4,), "constant", "packed", source=floats(count))
+        dtype = weight.dtype
+        source = zeros(count, dtype)
+        made = Value(number, (count,), dtype, (dtype.itemsize,), "constant", "packed", source=source)
         key = weight.number, *((w.key, *[v for v in w.slots.values() if isinstance(v, int)]) for w in write(made))
         if key not in self.values:
             self.values[key] = made
@@ -54,12 +56,12 @@ class PackedWeights:
             self.versions, self.isStale = versions, areLeased
 
 
-def floats(count: int) -> AnyArray:
-    """Memory for float32 elements, on huge pages if there are many."""
-    block = AlignedBlock(4 * count)
+def zeros(count: int, dtype: np.dtype) -> AnyArray:
+    """Zeros of a dtype, on huge pages if there are many."""
+    block = AlignedBlock(dtype.itemsize * count)
     buffer = np.frombuffer(block.map, np.uint8)
     start = block.address - buffer.__array_interface__["data"][0]
-    return buffer[start : start + 4 * count].view(np.float32)
+    return buffer[start : start + dtype.itemsize * count].view(dtype)
 
 
 def keepPackedWeights(schedule: Schedule) -> Schedule:

@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from puregraph.compile.lower.packedweights import PackedWeights
 from puregraph.ops.ir.bounds import Bounds
 from puregraph.ops.ir.value import Value
 from puregraph.ops.native.llvm.kernelcall import KernelCall
+
+FLOAT = np.dtype(np.float32)
 
 
 class LoweringWorkspace:
@@ -19,7 +23,7 @@ class LoweringWorkspace:
 
     def __init__(
         self,
-        new: Callable[[int], Value],
+        new: Callable[..., Value],
         packedWeights: PackedWeights | None,
         isRead: Callable[[Value], bool] = lambda v: True,
     ):
@@ -38,8 +42,9 @@ class LoweringWorkspace:
             self.left.add(value.number)
         return value.number in self.left
 
-    def __call__(self, count: int) -> Value:
-        self.extra.append(self.new(count))
+    def __call__(self, count: int, dtype: np.dtype = FLOAT) -> Value:
+        """Scratch memory for `count` elements."""
+        self.extra.append(self.new(count, dtype))
         return self.extra[-1]
 
     def keeps(self, weight: Value) -> bool:
@@ -52,5 +57,5 @@ class LoweringWorkspace:
         """Memory for a packed weight, and the kernel calls that pack it in each run; none if it is kept."""
         if self.packedWeights is not None and self.keeps(weight):
             return self.packedWeights.keep(weight, self.new(0).number, count, write), []
-        to = self(count)
+        to = self(count, weight.dtype)
         return to, write(to)

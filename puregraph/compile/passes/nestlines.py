@@ -92,8 +92,8 @@ class FusionTarget(NamedTuple):
         return nest if values or named(results[0].dtype) in self.floats else None
 
 
-NATIVE = frozenset(("float32", "bool", *INTS))
-CPU = FusionTarget(frozenset(("float32",)), NATIVE, NATIVE | {"float64"})
+NATIVE = frozenset(("float32", "float64", "bool", *INTS))
+CPU = FusionTarget(frozenset(("float32", "float64")), NATIVE, NATIVE)
 GPU = FusionTarget(frozenset(FLOATS), frozenset(KINDS), frozenset(KINDS))
 
 

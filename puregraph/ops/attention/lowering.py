@@ -11,8 +11,9 @@ from puregraph.ops.ir.elementlayout import (
     allOf,
     broadcastStrides,
     elementStrides,
+    isReal,
     isRowMajor,
-    isSingle,
+    realOf,
     toRowMajor,
 )
 from puregraph.ops.ir.strides import contiguous
@@ -42,7 +43,7 @@ def maskOf(mask: Value, q: Value, k: Value) -> Any:
     """The mask as a native operand, None if there is none; False if native code cannot read it."""
     if mask is None:
         return None
-    kind = {"bool": "i8", "float32": "f32"}.get(mask.dtype.name)
+    kind = {"bool": "i8", "float32": "f32", "float64": "f64"}.get(mask.dtype.name)
     n, h, t, s = broadcastStrides(mask, (*q.shape[:3], k.shape[2]))
     return Mask(kind, mask, (n, h, t, s)) if kind and s in (0, 1) else False
 
@@ -53,17 +54,17 @@ def lowerAttend(call: Call, workspace: LoweringWorkspace) -> list[KernelCall] | 
     q, k, v, mask, causal, scale = call.arguments
     y, lse = call.outs
     heads, hides = allOf(map(headsOf, (q, k, v, y))), maskOf(mask, q, k)
-    if not isSingle(q, k, v, y, lse) or heads is None or hides is False or not isRowMajor(lse):
+    if not isReal(q, k, v, y, lse) or heads is None or hides is False or not isRowMajor(lse):
         return None
     qs, ks, vs, ys = heads
-    return attention.attend(qs, ks, vs, ys, lse, sizesOf(q, k, v), causal, float(scale), hides)
+    return attention.attend(qs, ks, vs, ys, lse, sizesOf(q, k, v), causal, float(scale), hides, realOf(q))
 
 
 @op(attendGrad).lower
 def lowerAttendGrad(call: Call, workspace: LoweringWorkspace) -> list[KernelCall] | None:
     """The gradients dq, dk, dv; for the gradient of a mask see `attention.decomposition`."""
     grad, q, k, v, mask, lse, rest, causal, scale, ofMask = call.arguments
-    if ofMask or len(call.outs) != 3 or not isSingle(grad, q, k, v, lse, rest, *call.outs):
+    if ofMask or len(call.outs) != 3 or not isReal(grad, q, k, v, lse, rest, *call.outs):
         return None
     heads, hides = allOf(map(headsOf, (q, k, v, *call.outs))), maskOf(mask, q, k)
     if heads is None or hides is False:
@@ -72,10 +73,10 @@ def lowerAttendGrad(call: Call, workspace: LoweringWorkspace) -> list[KernelCall
     g = headsOf(grad)
     if g is None:
         where, before = toRowMajor(grad, workspace)
-        n, h, t, _ = contiguous(grad.shape, 4)
-        g = Heads(where, (n // 4, h // 4, t // 4))
+        n, h, t, _ = contiguous(grad.shape, 1)
+        g = Heads(where, (n, h, t))
     lseAt, lseCopies = toRowMajor(lse, workspace)
     restAt, restCopies = toRowMajor(rest, workspace)
     (qs, ks, vs, dq, dk, dv), sizes = heads, sizesOf(q, k, v)
-    work = attention.attendGrad(g, qs, ks, vs, lseAt, restAt, dq, dk, dv, sizes, causal, float(scale), hides)
+    work = attention.attendGrad(g, qs, ks, vs, lseAt, restAt, dq, dk, dv, sizes, causal, float(scale), hides, realOf(q))
     return [*before, *lseCopies, *restCopies, *work]

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from puregraph.ops.native.llvm.instructions import IRPointer, IRType, IRValue, IRVariable
+from puregraph.ops.native.llvm.instructions import SIZES, IRPointer, IRType, IRValue, IRVariable
 from puregraph.ops.native.llvm.irbuilder import IRBuilder
 from puregraph.ops.native.llvm.kernelcall import KernelCall
 from puregraph.ops.native.llvm.registertranspose import transposed
@@ -36,7 +36,7 @@ class Heads(NamedTuple):
 
 
 class Mask(NamedTuple):
-    """A mask of keys: bools (kind "i8") or values to add ("f32"), the last stride 0 or 1; a stride of 0 broadcasts."""
+    """A mask of keys: bools (kind "i8") or values to add (floats), the last stride 0 or 1; 0 broadcasts."""
 
     kind: str
     what: Any
@@ -65,12 +65,13 @@ def attend(
     causal: bool,
     scale: float,
     mask: Mask | None = None,
+    real: str = "f32",
 ) -> list[KernelCall]:
     """y = sum over j of softmax_j(scale q k' + mask) v_j and its lse (samples, heads, queries), as the reference."""
-    tile = tileFor(2)
+    tile = tileFor(2, real)
     blocks = -(-sizes.queries // tile.columns)
     slots = slotsOf(sizes, {"q": q, "k": k, "v": v, "y": y}, mask) | {"lse": lse, "blocks": blocks}
-    plan = AttentionSpec(tile, sizes.width, sizes.out, causal, scale, KEYS // tile.rows * tile.rows, formOf(mask))
+    plan = AttentionSpec(tile, sizes.width, sizes.out, causal, scale, blockOf(tile, KEYS), formOf(mask))
     name = f"attend {sizes.samples}x{sizes.heads}x{sizes.queries}x{sizes.keys}x{sizes.width}"
     return [KernelCall(name, repr(plan), plan.forward, slots, sizes.samples * sizes.heads * blocks)]
 
@@ -89,18 +90,24 @@ def attendGrad(
     causal: bool,
     scale: float,
     mask: Mask | None = None,
+    real: str = "f32",
 ) -> list[KernelCall]:
     """dq, dk and dv, as the reference; `lse` and `delta` are (samples, heads, queries).
 
     All queries that share keys are one task, so that the sums of a key have one order.
     """
-    tile = tileFor(2)
+    tile = tileFor(2, real)
     blocks = -(-sizes.queries // tile.columns)
     heads = {"g": grad, "q": q, "k": k, "v": v, "dq": dq, "dk": dk, "dv": dv}
     slots = slotsOf(sizes, heads, mask) | {"lse": lse, "rest": delta, "blocks": blocks}
-    plan = AttentionSpec(tile, sizes.width, sizes.out, causal, scale, KEYS // 2 // tile.rows * tile.rows, formOf(mask))
+    plan = AttentionSpec(tile, sizes.width, sizes.out, causal, scale, blockOf(tile, KEYS // 2), formOf(mask))
     name = f"attendGrad {sizes.samples}x{sizes.heads}x{sizes.queries}x{sizes.keys}x{sizes.width}"
     return [KernelCall(name, repr(plan), plan.gradient, slots, sizes.samples * sizes.keyHeads)]
+
+
+def blockOf(tile: BroadcastTile, keys: int) -> int:
+    """Keys of a block, in whole tiles: half as many in float64."""
+    return keys * SIZES["f32"] // SIZES[tile.real] // tile.rows * tile.rows
 
 
 def slotsOf(sizes: AttentionSizes, heads: dict[str, Heads], mask: Mask | None) -> dict[str, Any]:
@@ -152,7 +159,8 @@ class AttentionWriter:
     def __init__(self, code: IRBuilder, plan: AttentionSpec):
         self.code, self.plan, self.tile = code, plan, plan.tile
         self.lanes, self.columns = plan.tile.lanes, plan.tile.columns
-        self.vector = IRType("f32", self.lanes)
+        self.real = plan.tile.real
+        self.vector = IRType(self.real, self.lanes)
         self.heads, self.group = code.integer("heads"), code.integer("group")
         self.queries, self.keys, self.blocks = (code.integer(name) for name in ("queries", "keys", "blocks"))
         self.maskScratch = None
@@ -160,11 +168,11 @@ class AttentionWriter:
             self.maskPointer = code.pointer("mask", plan.mask.kind)
             self.maskStrides = [code.integer("mask" + axis) for axis in ("Sample", "Head", "Row")]
             if not plan.mask.sameRows:
-                self.maskScratch = code.scratch("f32", (plan.block + self.lanes) * self.columns)
+                self.maskScratch = code.scratch(self.real, (plan.block + self.lanes) * self.columns)
 
     def rows(self, name: str) -> Callable[[IRValue, IRValue], BroadcastRows]:
         """The rows of a sample and head."""
-        address = self.code.pointer(name, "f32")
+        address = self.code.pointer(name, self.real)
         sample, head, row = (self.code.integer(name + axis) for axis in ("Sample", "Head", "Row"))
         return lambda n, h: BroadcastRows(address.at(n * sample + h * head), row)
 
@@ -319,9 +327,9 @@ class AttentionWriter:
     def asAdded(self, value: IRValue) -> IRValue:
         """An element of a mask as a term of a score: 0 or -inf for bools."""
         code = self.code
-        if value.kind == "f32":
-            return value
-        return code.select(value != 0, code.constant(0.0, IRType("f32", value.lanes)), HIDDEN)
+        if value.type.isFloat:
+            return code.convert(value, self.real)
+        return code.select(value != 0, code.constant(0.0, IRType(self.real, value.lanes)), HIDDEN)
 
     def findMask(self, sample: IRValue, head: IRValue, first: IRValue) -> None:
         """The rows of the mask for a block of queries."""
@@ -361,7 +369,7 @@ class AttentionForward(AttentionWriter):
     def write(self) -> None:
         code, plan, columns = self.code, self.plan, self.columns
         q, k, v, y = (self.rows(name) for name in "qkvy")
-        lse = code.pointer("lse", "f32")
+        lse = code.pointer("lse", self.real)
         head, sample = code.task // self.blocks % self.heads, code.task // (self.blocks * self.heads)
         first = (self.blocks - 1 - code.task % self.blocks) * columns
         live = code.min(self.queries - first, columns)
@@ -369,8 +377,8 @@ class AttentionForward(AttentionWriter):
         keys, values = k(sample, keyHead), v(sample, keyHead)
         self.findMask(sample, head, first)
 
-        query, result = code.scratch("f32", plan.width * columns), code.scratch("f32", plan.out * columns)
-        self.scores = code.scratch("f32", plan.block * columns)
+        query, result = code.scratch(self.real, plan.width * columns), code.scratch(self.real, plan.out * columns)
+        self.scores = code.scratch(self.real, plan.block * columns)
         self.loadTransposed(q(sample, head).down(first), live, query, plan.width, plan.scale)
         self.clear(result, plan.out * columns)
         maxima, total = self.variables(FLOOR), self.variables(0.0)
@@ -434,7 +442,7 @@ class AttentionForward(AttentionWriter):
         total: list[IRVariable],
     ) -> None:
         code, lanes = self.code, self.lanes
-        factors = code.scratch("f32", self.columns)
+        factors = code.scratch(self.real, self.columns)
         for u, maximum, sums in zip(self.across(), maxima, total):
             seen = code.select(sums.value == 0.0, 1.0, sums.value)
             factors.store(u, 1.0 / seen)
@@ -448,7 +456,7 @@ class AttentionGradient(AttentionWriter):
     def write(self) -> None:
         code, plan, columns = self.code, self.plan, self.columns
         g, q, k, v, dq, dk, dv = (self.rows(name) for name in ("g", "q", "k", "v", "dq", "dk", "dv"))
-        lse, delta = code.pointer("lse", "f32"), code.pointer("rest", "f32")
+        lse, delta = code.pointer("lse", self.real), code.pointer("rest", self.real)
         keyHeads = self.heads // self.group
         keyHead, sample = code.task % keyHeads, code.task // keyHeads
         keys, values = k(sample, keyHead), v(sample, keyHead)
@@ -456,9 +464,9 @@ class AttentionGradient(AttentionWriter):
         self.zero(dKeys, plan.width)
         self.zero(dValues, plan.out)
 
-        query, grad = code.scratch("f32", plan.width * columns), code.scratch("f32", plan.out * columns)
-        dQuery = code.scratch("f32", plan.width * columns)
-        self.weights, self.changes = (code.scratch("f32", plan.block * columns) for _ in range(2))
+        query, grad = code.scratch(self.real, plan.width * columns), code.scratch(self.real, plan.out * columns)
+        dQuery = code.scratch(self.real, plan.width * columns)
+        self.weights, self.changes = (code.scratch(self.real, plan.block * columns) for _ in range(2))
         with code.loop(0, self.group, unroll=1) as member, code.loop(0, self.blocks, unroll=1) as block:
             head, first = keyHead * self.group + member, block * columns
             live = code.min(self.queries - first, columns)

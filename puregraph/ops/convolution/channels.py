@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from puregraph.ops.ir.channelslast import channelsLast
-from puregraph.ops.ir.elementlayout import OutputTiling, copies, elementStrides, isSingle
+from puregraph.ops.ir.elementlayout import OutputTiling, copies, elementStrides, isReal
 from puregraph.ops.ir.value import Call, Value
 from puregraph.ops.native.llvm.kernelcall import KernelCall
 
@@ -33,14 +33,14 @@ def toChannelsLast(value: Value, workspace: LoweringWorkspace) -> tuple[Any, int
     pixel = pixelStride(value)
     if pixel is not None:
         return value, pixel, []
-    to = workspace(value.size)
-    return to, value.shape[1], copies(value, to, value.shape, elementStrides(value), channelsLast(value.shape))
+    to, strides = workspace(value.size, value.dtype), channelsLast(value.shape)
+    return to, value.shape[1], copies(value, to, value.shape, elementStrides(value), strides, value.dtype.itemsize)
 
 
 def channelTiling(call: Call) -> OutputTiling | None:
     """The output tiling of feature maps: a row for each pixel, a column for each channel."""
     (y,) = call.outs
     arrays = [a for a in call.arguments if type(a) is Value]
-    if y.ndim not in (3, 4, 5) or not isSingle(y, *arrays) or pixelStride(y) is None:
+    if y.ndim not in (3, 4, 5) or not isReal(y, *arrays) or pixelStride(y) is None:
         return None
     return OutputTiling((0, *range(2, y.ndim)), 1)

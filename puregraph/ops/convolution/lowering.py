@@ -8,7 +8,7 @@ from puregraph.ops.convolution.channels import channelTiling, toChannelsLast
 from puregraph.ops.convolution.native import convolution
 from puregraph.ops.convolution.native.geometry import geometry
 from puregraph.ops.convolution.reference import convolve, convolveData, convolveWeight
-from puregraph.ops.ir.elementlayout import OutputTiling, isRowMajor, isSingle
+from puregraph.ops.ir.elementlayout import OutputTiling, isReal, isRowMajor, realOf
 from puregraph.ops.ir.value import Call
 from puregraph.ops.native.llvm.kernelcall import KernelCall
 from puregraph.ops.operation import op
@@ -28,7 +28,7 @@ def convolutionTiling(call: Call) -> OutputTiling | None:
 def lowerConvolve(call: Call, epilogue: EpilogueSpec, workspace: LoweringWorkspace) -> list[KernelCall] | None:
     """y = x * W: filters packed, feature maps channels last, with an epilogue."""
     x, W, stride, pad, dilation, groups = call.arguments
-    g = geometry(x.shape, W.shape, stride, pad, dilation, groups)
+    g = geometry(x.shape, W.shape, stride, pad, dilation, groups, real=realOf(x))
     if isRowMajor(x) and convolution.takesPlanes(g):
         before: list[KernelCall] = []
         where, pixel = x, 1
@@ -41,7 +41,7 @@ def lowerConvolve(call: Call, epilogue: EpilogueSpec, workspace: LoweringWorkspa
 def lowerConvolveData(call: Call, epilogue: EpilogueSpec, workspace: LoweringWorkspace) -> list[KernelCall] | None:
     """dx of y = x * W: every pixel of x gathers the gradients of the windows that contain it."""
     grad, W, shape, stride, pad, dilation, groups = call.arguments
-    g = geometry(shape, W.shape, stride, pad, dilation, groups)
+    g = geometry(shape, W.shape, stride, pad, dilation, groups, real=realOf(grad))
     where, pixel, before = toChannelsLast(grad, workspace)
     return [*before, *inChunks(W, convolution.filtersOf(g, True), workspace, where, epilogue, pixel)]
 
@@ -53,7 +53,7 @@ def inChunks(
     if filters.chunks == 1 or workspace.keeps(W):
         packed, first = workspace.packed(W, filters.size, lambda to: filters.pack(W, to))
         return [*first, *filters.convolve(x, packed, epilogue, pixel)]
-    to = workspace(filters.part)
+    to = workspace(filters.part, W.dtype)
     return [
         work
         for chunk in range(filters.chunks)
@@ -69,10 +69,10 @@ def lowerConvolveWeight(call: Call, workspace: LoweringWorkspace) -> list[Kernel
     """dW of y = x * W: for each tap, the sum over samples and pixels of grad times x."""
     grad, x, size, stride, pad, dilation, groups = call.arguments
     (dW,) = call.outs
-    if not isSingle(grad, x, dW) or dW.ndim not in (3, 4, 5) or not isRowMajor(dW):
+    if not isReal(grad, x, dW) or dW.ndim not in (3, 4, 5) or not isRowMajor(dW):
         return None
-    g = geometry(x.shape, dW.shape, stride, pad, dilation, groups)
+    g = geometry(x.shape, dW.shape, stride, pad, dilation, groups, real=realOf(x))
     gradAt, gradPixel, gradCopies = toChannelsLast(grad, workspace)
     xAt, xPixel, xCopies = toChannelsLast(x, workspace)
-    temporary = workspace(max(1, convolution.weightWorkspace(g)))
+    temporary = workspace(max(1, convolution.weightWorkspace(g)), dW.dtype)
     return [*gradCopies, *xCopies, *convolution.weightGradient(gradAt, xAt, dW, temporary, g, gradPixel, xPixel)]

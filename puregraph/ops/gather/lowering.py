@@ -21,8 +21,9 @@ from puregraph.ops.ir.elementlayout import (
     collapsed,
     copies,
     elementStrides,
+    isReal,
     isRowMajor,
-    isSingle,
+    realOf,
 )
 from puregraph.ops.ir.strides import contiguous
 from puregraph.ops.ir.value import Call, Value
@@ -94,14 +95,17 @@ def lowerScatterAdd(call: Call, epilogue: Any, workspace: LoweringWorkspace) -> 
         return None
     workspace.check(Bounds(index, -1, rows))
     where, step, before = indicesOf(index, workspace)
-    return [*before, *scatterAddFused(grad, stride, where, step, index.size, epilogue, rows, table.shape[1], FAULT)]
+    return [
+        *before,
+        *scatterAddFused(grad, stride, where, step, index.size, epilogue, rows, table.shape[1], FAULT, realOf(table)),
+    ]
 
 
 def lowerScatter(call: Call, workspace: LoweringWorkspace) -> list[KernelCall] | None:
     """table[index] += grad, on zeros, without an epilogue."""
     grad, index, rows = call.arguments
     (table,) = call.outs
-    if not isSingle(grad, table) or not isIndex(index) or not isRowMajor(table):
+    if not isReal(grad, table) or not isIndex(index) or not isRowMajor(table):
         return None
     stride = rowLike(grad, index.ndim)
     if stride is None:
@@ -109,14 +113,17 @@ def lowerScatter(call: Call, workspace: LoweringWorkspace) -> list[KernelCall] |
     workspace.check(Bounds(index, -1, rows))
     where, step, before = indicesOf(index, workspace)
     width = math.prod(table.shape[1:])
-    return [*before, *native.scatterAdd(grad, where, index.size, table, rows, width, FAULT, stride, step)]
+    return [
+        *before,
+        *native.scatterAdd(grad, where, index.size, table, rows, width, FAULT, stride, step, realOf(table)),
+    ]
 
 
 def scatterTiling(call: Call) -> OutputTiling | None:
     """The output tiling of a scatter-add: the rows of the table."""
     grad, index, _ = call.arguments
     (table,) = call.outs
-    if table.ndim != 2 or not isSingle(grad, table) or not isIndex(index) or not isRowMajor(table):
+    if table.ndim != 2 or not isReal(grad, table) or not isIndex(index) or not isRowMajor(table):
         return None
     return None if rowLike(grad, index.ndim) is None else OutputTiling((0,), 1)
 
@@ -143,6 +150,6 @@ def lowerUniform(call: Call, workspace: LoweringWorkspace) -> list[KernelCall] |
     """Uniform random numbers of Philox, from a key and a counter that each run reads."""
     _, key, counter, *_ = call.arguments
     (y,) = call.outs
-    if type(key) is not Value or type(counter) is not Value or not isSingle(y) or not isRowMajor(y):
+    if type(key) is not Value or type(counter) is not Value or not isReal(y) or not isRowMajor(y):
         return None
-    return philox.uniform(y, y.size, key, counter)
+    return philox.uniform(y, y.size, key, counter, realOf(y))

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from puregraph.ops.native.llvm import jit
-from puregraph.ops.native.llvm.instructions import IRPointer, IRType, IRValue
+from puregraph.ops.native.llvm.instructions import SIZES, IRPointer, IRType, IRValue
 from puregraph.ops.native.llvm.irbuilder import IRBuilder
 from puregraph.ops.native.llvm.kernelcall import KernelCall
 
@@ -105,6 +105,7 @@ def scatterAdd(
     fault: Any,
     gradRow: int | None = None,
     indexStep: int = 1,
+    real: str = "f32",
 ) -> list[KernelCall]:
     """table = 0, then table[index[i]] += grad[i] for all i < count in order; an index of -1 adds nothing.
 
@@ -119,14 +120,15 @@ def scatterAdd(
     slots |= {"table": table, "rows": rows, "width": width, "fault": fault}
     slots |= {"part": part, "columns": columns, "wide": wide, "indexStep": indexStep}
     tasks = -(-rows // part) * wide if rows and width else 0
-    return [KernelCall(f"scatterAdd {count}x{width}", str(jit.lanes(4)), writeScatter, slots, tasks)]
+    key, write = f"{real} {jit.lanes(SIZES[real])}", partial(writeScatter, real=real)
+    return [KernelCall(f"scatterAdd {count}x{width}", key, write, slots, tasks)]
 
 
-def writeScatter(code: IRBuilder) -> None:
+def writeScatter(code: IRBuilder, real: str) -> None:
     """table[index[i]] += grad[i]: each task owns some rows and columns of the table, and loops over all indices."""
-    lanes = jit.lanes(4)
+    lanes = jit.lanes(SIZES[real])
     grad, index, table, fault = (
-        code.pointer(n, k) for n, k in zip(("grad", "index", "table", "fault"), ("f32", "i64") * 2)
+        code.pointer(n, k) for n, k in zip(("grad", "index", "table", "fault"), (real, "i64") * 2)
     )
     count, rows, width, stride = (code.integer(name) for name in ("count", "rows", "width", "gradRow"))
     part, columns, wide, indexStep = (code.integer(name) for name in ("part", "columns", "wide", "indexStep"))
@@ -134,7 +136,7 @@ def writeScatter(code: IRBuilder) -> None:
     high = code.min(low + part, rows)
     first = code.task % wide * columns
     live = code.min(columns, width - first)
-    zero = code.constant(0.0, IRType("f32", lanes))
+    zero = code.constant(0.0, IRType(real, lanes))
     with code.loop(low, high, unroll=1) as r:
         target = table.at(r * width + first)
         overVectors(code, live, lanes, lambda c, mask: target.store(c, zero, mask))
@@ -150,20 +152,23 @@ def writeScatter(code: IRBuilder) -> None:
             overVectors(code, live, lanes, add)
 
 
-def addAt(values: Strided, index: Strided, y: Strided, rows: int, count: int, size: int) -> list[KernelCall]:
+def addAt(
+    values: Strided, index: Strided, y: Strided, rows: int, count: int, size: int, real: str = "f32"
+) -> list[KernelCall]:
     """y[i] = 0, then y[i, index[i, a]] += values[i, a] for all a < count in order; indices are of 32 bits, and those
     below 0 or from `size` on add nothing."""
     step = taskRows(rows, size)
     slots = {"values": values, "index": index, "y": y, "each": count, "size": size, "count": rows, "step": step}
-    return [KernelCall(f"addAt {rows}x{count}", str(jit.lanes(4)), writeAddAt, slots, -(-rows // step))]
+    key, write = f"{real} {jit.lanes(SIZES[real])}", partial(writeAddAt, real=real)
+    return [KernelCall(f"addAt {rows}x{count}", key, write, slots, -(-rows // step))]
 
 
-def writeAddAt(code: IRBuilder) -> None:
+def writeAddAt(code: IRBuilder, real: str) -> None:
     """Row by row: zeros, then one element after another."""
-    lanes = jit.lanes(4)
-    values, index, y = (code.pointer(n, k) for n, k in zip(("values", "index", "y"), ("f32", "i32", "f32")))
+    lanes = jit.lanes(SIZES[real])
+    values, index, y = (code.pointer(n, k) for n, k in zip(("values", "index", "y"), (real, "i32", real)))
     amount, size = code.integer("each"), code.integer("size")
-    zero = code.constant(0.0, IRType("f32", lanes))
+    zero = code.constant(0.0, IRType(real, lanes))
 
     def row(i: IRValue) -> None:
         target = y.at(i * size)

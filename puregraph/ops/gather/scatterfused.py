@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from puregraph.ops.gather.native import inRange
 from puregraph.ops.native.llvm import jit
-from puregraph.ops.native.llvm.instructions import IRType, IRValue
+from puregraph.ops.native.llvm.instructions import SIZES, IRType, IRValue
 from puregraph.ops.native.llvm.irbuilder import IRBuilder
 from puregraph.ops.native.llvm.kernelcall import EpilogueSpec, KernelCall
 
@@ -33,9 +33,10 @@ def scatterAddFused(
     rows: int,
     width: int,
     fault: Any,
+    real: str = "f32",
 ) -> list[KernelCall]:
     """epilogue(row, the sum of grad[i] for all i < count with index[i] = row, in order) for every row of a table."""
-    lanes = jit.lanes(4)
+    lanes = jit.lanes(SIZES[real])
     wide = -(-width // WIDE)
     columns = -(-width // (wide * lanes)) * lanes
     most = SCRATCH_ELEMENTS // columns
@@ -44,24 +45,35 @@ def scatterAddFused(
     slots |= {"rows": rows, "width": width, "fault": fault, **epilogue.slots}
     fixedWidth = width if wide == 1 else None
     sizes = part, min(part, count) + 1, columns, wide, fixedWidth
-    write = partial(writeScatterFused, *sizes, epilogue=epilogue)
-    return [KernelCall(f"scatterAdd {count}x{width}", f"{lanes} {epilogue.key}", write, slots, -(-rows // part) * wide)]
+    write = partial(writeScatterFused, *sizes, epilogue=epilogue, real=real)
+    return [
+        KernelCall(
+            f"scatterAdd {count}x{width}", f"{real} {lanes} {epilogue.key}", write, slots, -(-rows // part) * wide
+        )
+    ]
 
 
 def writeScatterFused(
-    part: int, most: int, columns: int, wide: int, fixedWidth: int | None, code: IRBuilder, epilogue: EpilogueSpec
+    part: int,
+    most: int,
+    columns: int,
+    wide: int,
+    fixedWidth: int | None,
+    code: IRBuilder,
+    epilogue: EpilogueSpec,
+    real: str,
 ) -> None:
     """Sums of a task's rows, in the order of the indices; then each of its rows. `own` is the width if it is known."""
-    lanes = jit.lanes(4)
-    grad, index, fault = (code.pointer(n, k) for n, k in (("grad", "f32"), ("index", "i64"), ("fault", "i64")))
+    lanes = jit.lanes(SIZES[real])
+    grad, index, fault = (code.pointer(n, k) for n, k in (("grad", real), ("index", "i64"), ("fault", "i64")))
     gradRow, indexStep, count, rows, width = (
         code.integer(name) for name in ("gradRow", "indexStep", "count", "rows", "width")
     )
     epilogue.open(code)
-    slot, sums = code.scratch("i32", part + lanes), code.scratch("f32", most * columns)
+    slot, sums = code.scratch("i32", part + lanes), code.scratch(real, most * columns)
     low, first = code.task // wide * part, code.task % wide * columns
     high = code.min(low + part, rows)
-    zero, none = code.constant(0.0, IRType("f32", lanes)), code.constant(0, IRType("i32", lanes))
+    zero, none = code.constant(0.0, IRType(real, lanes)), code.constant(0, IRType("i32", lanes))
 
     def mask(c: int) -> IRValue | None:
         if fixedWidth is None:

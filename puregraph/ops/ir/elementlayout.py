@@ -9,13 +9,15 @@ import numpy as np
 
 from puregraph.ops.ir.strides import contiguous, isContiguous
 from puregraph.ops.ir.value import Value
+from puregraph.ops.native.llvm import jit
 from puregraph.ops.native.llvm.kernelcall import KernelCall
+from puregraph.ops.native.llvm.registertranspose import BLOCK
 from puregraph.ops.native.nests.copy import stridedCopy
 
 if TYPE_CHECKING:
     from puregraph.compile.lower.workspace import LoweringWorkspace
 
-SINGLE = np.dtype(np.float32)
+SINGLE, DOUBLE = np.dtype(np.float32), np.dtype(np.float64)
 T = TypeVar("T")
 KINDS = {1: "i8", 2: "i16", 4: "f32", 8: "f64"}  # by itemsize: the type that elements are copied as
 
@@ -37,6 +39,20 @@ def allOf(results: Iterable[T | None]) -> list[T] | None:
 def isSingle(*values: object) -> bool:
     """True if all are float32 Values with at least one element."""
     return all(type(v) is Value and v.dtype == SINGLE and 0 not in v.shape for v in values)
+
+
+def isReal(*values: object) -> bool:
+    """True if all are Values of one dtype that kernels compute in, with at least one element.
+
+    That is float32, and float64 where a vector has at least four: shorter ones cannot be transposed in registers.
+    """
+    dtypes = {v.dtype if type(v) is Value and 0 not in v.shape else None for v in values}
+    return len(dtypes) == 1 and (dtypes <= {SINGLE} or dtypes <= {DOUBLE} and jit.lanes(DOUBLE.itemsize) >= BLOCK)
+
+
+def realOf(value: Value) -> str:
+    """The kind of the elements of a Value that `isReal`, in native code."""
+    return KINDS[value.dtype.itemsize]
 
 
 def isRowMajor(value: Value) -> bool:
@@ -73,9 +89,9 @@ def toRowMajor(value: Value, workspace: LoweringWorkspace) -> tuple[Any, list[Ke
     """The elements in row-major order: their location, and the kernel calls that copy them if needed."""
     if isRowMajor(value):
         return value, []
-    to = workspace(value.size)
-    strides = tuple(s // 4 for s in contiguous(value.shape, 4))
-    return to, copies(value, to, value.shape, elementStrides(value), strides)
+    to, size = workspace(value.size, value.dtype), value.dtype.itemsize
+    strides = tuple(s // size for s in contiguous(value.shape, size))
+    return to, copies(value, to, value.shape, elementStrides(value), strides, size)
 
 
 def collapsed(axes: list[tuple[int, int]]) -> int | None:

@@ -10,7 +10,7 @@ from puregraph.ops.convolution.channels import channelTiling, pixelStride, toCha
 from puregraph.ops.convolution.native.geometry import geometry
 from puregraph.ops.gather import native as gather
 from puregraph.ops.gather.reference import addAt
-from puregraph.ops.ir.elementlayout import OutputTiling, isRowMajor, isSingle, toRowMajor
+from puregraph.ops.ir.elementlayout import OutputTiling, isReal, isRowMajor, realOf, toRowMajor
 from puregraph.ops.ir.value import Call, Value
 from puregraph.ops.native.llvm.kernelcall import EpilogueSpec, KernelCall
 from puregraph.ops.operation import op
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from puregraph.compile.lower.workspace import LoweringWorkspace
 
 
-def windowsOn(shape: Any, size: Any, stride: Any, pad: Any, dilation: Any = 1) -> Any:
+def windowsOn(x: Value, shape: Any, size: Any, stride: Any, pad: Any, dilation: Any = 1) -> Any:
     """The geometry of windows over feature maps, one channel at a time."""
     c = shape[1]
     size = tuple(size) if isinstance(size, (tuple, list)) else (size,) * (len(shape) - 2)
-    return geometry(shape, (c, 1, *size), stride, pad, dilation, c)
+    return geometry(shape, (c, 1, *size), stride, pad, dilation, c, real=realOf(x))
 
 
 def windowsOf(indices: Value) -> Any:
@@ -34,16 +34,14 @@ def windowsOf(indices: Value) -> Any:
     if made is None or made.function is not maxPool or pixelStride(indices) != indices.shape[1]:
         return None
     x, size, stride, pad, *optional = made.arguments
-    return windowsOn(x.shape, size, stride, pad, optional[0] if optional else made.options.get("dilation", 1))
+    return windowsOn(x, x.shape, size, stride, pad, optional[0] if optional else made.options.get("dilation", 1))
 
 
 def maxPoolGradTiling(call: Call) -> OutputTiling | None:
     """The output tiling of the gradient of max pooling, if the windows of its indices are known."""
     grad, indices, *_ = call.arguments
     (y,) = call.outs
-    isKnown = (
-        isSingle(grad, y) and y.ndim in (3, 4, 5) and pixelStride(y) is not None and windowsOf(indices) is not None
-    )
+    isKnown = isReal(grad, y) and y.ndim in (3, 4, 5) and pixelStride(y) is not None and windowsOf(indices) is not None
     return OutputTiling((0, *range(2, y.ndim)), 1) if isKnown else None
 
 
@@ -52,11 +50,11 @@ def lowerMaxPool(call: Call, workspace: LoweringWorkspace) -> list[KernelCall] |
     """y = max of each window, and its index in the window."""
     x, size, stride, pad, *optional = call.arguments
     y, indices = call.outs
-    if not isSingle(x, y) or x.ndim not in (3, 4, 5) or pixelStride(y) is None or pixelStride(indices) != x.shape[1]:
+    if not isReal(x, y) or x.ndim not in (3, 4, 5) or pixelStride(y) is None or pixelStride(indices) != x.shape[1]:
         return None
     where, pixel, before = toChannelsLast(x, workspace)
-    g = windowsOn(x.shape, size, stride, pad, optional[0] if optional else call.options.get("dilation", 1))
-    return [*before, *pooling.maxForward(where, indices, EpilogueSpec(y, pixelStride(y) or 0), g, pixel)]
+    g = windowsOn(x, x.shape, size, stride, pad, optional[0] if optional else call.options.get("dilation", 1))
+    return [*before, *pooling.maxForward(where, indices, EpilogueSpec(y, pixelStride(y) or 0, (), g.real), g, pixel)]
 
 
 @op(maxPoolGrad).lower
@@ -74,7 +72,7 @@ def lowerMeanPool(call: Call, epilogue: Any, workspace: LoweringWorkspace) -> li
     x, size, stride, pad, *optional = call.arguments
     includePad = optional[0] if optional else call.options.get("includePad", True)
     where, pixel, before = toChannelsLast(x, workspace)
-    return [*before, *pooling.meanForward(where, epilogue, windowsOn(x.shape, size, stride, pad), includePad, pixel)]
+    return [*before, *pooling.meanForward(where, epilogue, windowsOn(x, x.shape, size, stride, pad), includePad, pixel)]
 
 
 @op(meanPoolGrad).lower
@@ -83,7 +81,10 @@ def lowerMeanPoolGrad(call: Call, epilogue: Any, workspace: LoweringWorkspace) -
     grad, shape, size, stride, pad, *optional = call.arguments
     includePad = optional[0] if optional else call.options.get("includePad", True)
     where, pixel, before = toChannelsLast(grad, workspace)
-    return [*before, *pooling.meanGradient(where, epilogue, windowsOn(shape, size, stride, pad), includePad, pixel)]
+    return [
+        *before,
+        *pooling.meanGradient(where, epilogue, windowsOn(grad, shape, size, stride, pad), includePad, pixel),
+    ]
 
 
 @op(addAt).lower
@@ -91,12 +92,12 @@ def lowerAddAt(call: Call, workspace: LoweringWorkspace) -> list[KernelCall] | N
     """Add elements at their indices, row by row."""
     values, index, size = call.arguments
     (y,) = call.outs
-    if not isSingle(values, y) or index.dtype != np.int32 or not isRowMajor(y):
+    if not isReal(values, y) or index.dtype != np.int32 or not isRowMajor(y):
         return None
     where, before = toRowMajor(values, workspace)
     index, also = toRowMajor(index, workspace)
     rows, count = values.shape
-    return [*before, *also, *gather.addAt(where, index, y, rows, count, size)]
+    return [*before, *also, *gather.addAt(where, index, y, rows, count, size, realOf(y))]
 
 
 op(maxPoolGrad).declare(tiling=maxPoolGradTiling)

@@ -101,9 +101,9 @@ class Pooler(WindowLoop):
         epilogue: EpilogueSpec,
         option: str,
     ):
-        super().__init__(code, g.n, g.c, tuple(axis.size for axis in g.axes), phases, tasks)
+        super().__init__(code, g.n, g.c, tuple(axis.size for axis in g.axes), phases, tasks, g.real)
         self.axes, self.pixel, self.epilogue, self.option = g.axes, pixel, epilogue, option
-        self.x = code.pointer("x", "f32")
+        self.x = code.pointer("x", g.real)
         self.open()
         epilogue.open(code)
 
@@ -126,7 +126,7 @@ class MaxPooling(Pooler):
 
     def begin(self, vector: ChannelVector) -> tuple[IRVariable, IRVariable | None]:
         code, lanes = self.code, vector.lanes
-        best = code.variable(code.constant(float("-inf"), IRType("f32", lanes)))
+        best = code.variable(code.constant(float("-inf"), IRType(self.real, lanes)))
         return best, code.variable(code.constant(-1, IRType("i32", lanes))) if self.indices else None
 
     def take(self, states: dict[int, Any], vector: ChannelVector, tap: Tap, seen: dict[int, IRValue]) -> None:
@@ -192,17 +192,17 @@ class MeanPooling(Pooler):
     def end(self, state: IRVariable, vector: ChannelVector, row: IRValue, position: WindowPosition) -> None:
         share: Any = float(prod(self.size))
         if self.option == "inside":
-            share = shareOf(self.code, position.starts, self.axes)
+            share = shareOf(self.code, position.starts, self.axes, self.real)
         self.epilogue.put(self.code, row, vector.channel, state.value / share, vector.live)
 
 
-def shareOf(code: IRBuilder, starts: Any, axes: tuple[ConvolutionAxis, ...]) -> IRValue:
+def shareOf(code: IRBuilder, starts: Any, axes: tuple[ConvolutionAxis, ...], real: str) -> IRValue:
     """The number of pixels of a window inside the image, at least one on each axis."""
     share = code.i64(1)
     for start, axis in zip(starts, axes):
         on = code.min(start + axis.size, axis.length) - code.select(start > 0, start, 0)
         share = share * code.select(on > 1, on, 1)
-    return code.convert(share, "f32")
+    return code.convert(share, real)
 
 
 class MeanPoolingGrad(Pooler):
@@ -214,7 +214,7 @@ class MeanPoolingGrad(Pooler):
                 d, h, w = tap.indices
                 indices = d, h, w + p * tap.step
                 starts = [a * axis.stride - axis.before for a, axis in zip(indices, self.axes)]
-                value = value / shareOf(self.code, starts, self.axes)
+                value = value / shareOf(self.code, starts, self.axes, self.real)
             state.value = state.value + value
 
     def end(self, state: IRVariable, vector: ChannelVector, row: IRValue, position: WindowPosition) -> None:

@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 from puregraph.ops.native.llvm.instructions import IRValue
 from puregraph.ops.native.llvm.irbuilder import IRBuilder
-from puregraph.ops.native.math.explog import REALS, clamped, expm1Reduced
+from puregraph.ops.native.math.explog import LN2, REALS, clamped, expm1Reduced
 
-BOUND = 28.0  # exp(3 BOUND) < 2^128
+BOUND = {"f32": 28.0, "f64": 236.0}  # exp(3 BOUND) < 2^128, 2^1024
 
 
 class Ratio(NamedTuple):
@@ -37,9 +37,10 @@ def tanh(code: IRBuilder, x: IRValue) -> Ratio:
 def grown(code: IRBuilder, x: IRValue) -> tuple[IRValue, IRValue]:
     """exp x and exp x - 1: 2^n e^r with n = round(x / log 2), r = x - n log 2."""
     real = REALS[x.kind]
-    x = clamped(code, x, -BOUND, BOUND)
+    x = clamped(code, x, -BOUND[x.kind], BOUND[x.kind])
     shift = real.magic + real.bias  # aligns the low bits with the power of two
     t = code.fma(x, 1 / math.log(2), shift)
-    r = code.fma(t - shift, -math.log(2), x)
+    n, (high, low) = t - shift, LN2[x.kind]
+    r = code.fma(n, -math.log(2), x) if x.kind == "f32" else code.fma(n, -low, code.fma(n, -high, x))
     power, growth = code.bitcast(code.bitcast(t, real.whole) << real.digits, x.kind), expm1Reduced(code, r)
     return code.fma(growth, power, power), code.fma(growth, power, power - 1.0)

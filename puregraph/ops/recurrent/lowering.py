@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from puregraph.ops.formula import Formula
@@ -13,8 +14,9 @@ from puregraph.ops.ir.elementlayout import (
     broadcastStrides,
     copies,
     elementStrides,
+    isReal,
     isRowMajor,
-    isSingle,
+    realOf,
 )
 from puregraph.ops.ir.value import Call, Offset, Value
 from puregraph.ops.native.llvm import jit
@@ -81,20 +83,26 @@ def lowerAlive(call: Call, workspace: LoweringWorkspace) -> list[KernelCall] | N
 def packed(kind: str, weight: Value, workspace: LoweringWorkspace) -> tuple[Any, list[KernelCall]]:
     """Weights packed for the time steps, and the kernel calls that pack them."""
     (rows, _), units = weight.shape, weight.shape[1] // recurrent.CELLS[kind].gates
-    stride, size = elementStrides(weight)[0], recurrent.packedSize(kind, units, rows)
-    return workspace.packed(weight, size, lambda to: recurrent.pack(kind, weight, stride, to, rows, units))
+    stride, real = elementStrides(weight)[0], realOf(weight)
+    size = recurrent.packedSize(kind, units, rows, real)
+    return workspace.packed(weight, size, lambda to: recurrent.pack(kind, weight, stride, to, rows, units, real))
 
 
 def inputProducts(x: Value, W: Value, workspace: LoweringWorkspace) -> tuple[SequenceOperand, list[KernelCall]]:
     """x W for all time steps, and its kernel calls."""
     (n, t, inputs), width = x.shape, W.shape[1]
-    sums, (sample, step, last), lanes = workspace(n * t * width), elementStrides(x), jit.lanes(4)
+    sums, (sample, step, last), lanes = (
+        workspace(n * t * width, x.dtype),
+        elementStrides(x),
+        jit.lanes(x.dtype.itemsize),
+    )
+    real, scratch = realOf(x), partial(workspace, dtype=x.dtype)
     epilogue, around, batch = (
-        EpilogueSpec(sums, width, (t * width,)),
+        EpilogueSpec(sums, width, (t * width,), real),
         (elementStrides(W)[0], 1),
         BatchAxis(n, sample, 0),
     )
-    done = gemm(x, W, epilogue, t, width, inputs, (step, last), around, [batch], lanes, workspace=workspace)
+    done = gemm(x, W, epilogue, t, width, inputs, (step, last), around, [batch], lanes, None, scratch, real)
     return SequenceOperand(sums, (t * width, width)), done
 
 
@@ -103,7 +111,7 @@ def stateOperand(state: SequenceOperand, workspace: LoweringWorkspace) -> Sequen
     if not workspace.leaves(state.what):
         return state
     n, _, units = state.what.shape
-    return SequenceOperand(workspace(n * units), (units, 0))
+    return SequenceOperand(workspace(n * units, state.what.dtype), (units, 0))
 
 
 def isZero(value: Value) -> bool:
@@ -118,7 +126,7 @@ def lowerForward(call: Call, workspace: LoweringWorkspace) -> list[KernelCall] |
     step, x, W, b, weights, states, *optional = call.arguments
     on, reverse = [*optional, None, False][:2] if len(optional) < 2 else optional
     U, d = [*weights, None][:2]
-    if step not in STEPS or not isSingle(x, W, U, *states, *[v for v in (b, d) if v is not None], *call.outs):
+    if step not in STEPS or not isReal(x, W, U, *states, *[v for v in (b, d) if v is not None], *call.outs):
         return None
     first, weightRows = allOf(map(rowsOf, states)), allOf(map(rowsOf, (W, U)))
     sequences = allOf(map(sequenceOperand, (x, *call.outs)))
@@ -151,6 +159,7 @@ def lowerForward(call: Call, workspace: LoweringWorkspace) -> list[KernelCall] |
         timeStepMask(on),
         bool(reverse),
         isZero(states[0]),
+        realOf(x),
     )
     return [*before, *packU, *works]
 
@@ -168,7 +177,7 @@ def lowerThroughTime(call: Call, workspace: LoweringWorkspace) -> list[KernelCal
     begins, around = allOf(map(sequenceOperand, before)), rowsOf(U)
     if tracks is None or begins is None or around is None:
         return None
-    if not isSingle(U, gy, *before, *after, *kept, *grads, *call.outs):
+    if not isReal(U, gy, *before, *after, *kept, *grads, *call.outs):
         return None
     if not all(map(isRowMajor, ends)):
         return None
@@ -176,9 +185,11 @@ def lowerThroughTime(call: Call, workspace: LoweringWorkspace) -> list[KernelCal
     at = t - 1 if reverse else 0
     first = [(Offset(b, at * b.strides[1]), elementStrides(b)[0]) for b in before]
     starts = [
-        w for g, e in zip(grads, ends) for w in copies(g, e, e.shape, broadcastStrides(g, e.shape), elementStrides(e))
+        w
+        for g, e in zip(grads, ends)
+        for w in copies(g, e, e.shape, broadcastStrides(g, e.shape), elementStrides(e), e.dtype.itemsize)
     ]
-    packed = workspace(recurrent.packedSize(kind, units))
+    packed = workspace(recurrent.packedSize(kind, units, None, realOf(U)), U.dtype)
     inner = tracks[: count + len(kept)]
     if kind == "gru":  # reads only the states before a step, which differ from the previous step's after a masked one
         shift = -before[0].strides[1] if reverse else before[0].strides[1]
@@ -199,5 +210,6 @@ def lowerThroughTime(call: Call, workspace: LoweringWorkspace) -> list[KernelCal
         pool.threads(),
         timeStepMask(on),
         bool(reverse),
+        realOf(U),
     )
     return [*starts, *works]

@@ -65,29 +65,31 @@ def readsInputs(kind: str, sizes: RecurrentSizes) -> bool:
     return sizes.samples >= REREAD_SAMPLES and 0 < sizes.inputs * sizes.units * CELLS[kind].gates <= REREAD_ELEMENTS
 
 
-def packedSize(kind: str, units: int, rows: int | None = None) -> int:
+def packedSize(kind: str, units: int, rows: int | None = None, real: str = "f32") -> int:
     """The number of elements of packed weights: for `run` with `rows` rows, for `back` without."""
     cell = CELLS[kind]
     if rows is None:
-        back = tileFor(BACK).columns
+        back = tileFor(BACK, real).columns
         return cell.gates * units * -(-units // back) * back
-    tile = forwardTile(cell)
+    tile = forwardTile(cell, real)
     width = perGate(cell, tile) * tile.lanes
     return rows * cell.gates * -(-units // width) * width
 
 
-def pack(kind: str, weights: Strided, stride: int, packed: Strided, rows: int, units: int) -> list[KernelCall]:
+def pack(
+    kind: str, weights: Strided, stride: int, packed: Strided, rows: int, units: int, real: str = "f32"
+) -> list[KernelCall]:
     """Pack weights (rows, gates units), with a stride of rows, for `run`."""
     cell = CELLS[kind]
-    plan = RecurrentSpec(cell, forwardTile(cell))
+    plan = RecurrentSpec(cell, forwardTile(cell, real))
     slots = {"U": weights, "uStride": stride, "packed": packed, "rows": rows, "units": units}
     key = f"{kind} {plan.tile}"
     return [KernelCall(f"pack {kind} {rows}x{units}", key, plan.pack, slots, -(-units // plan.width))]
 
 
-def forwardTile(cell: NativeCell) -> BroadcastTile:
+def forwardTile(cell: NativeCell, real: str) -> BroadcastTile:
     """The register tile of the forward pass, with fewer vectors a gate for cells with more gates."""
-    return tileFor({1: 2, 3: 3, 4: 4}[cell.gates])
+    return tileFor({1: 2, 3: 3, 4: 4}[cell.gates], real)
 
 
 def fittedTile(tile: BroadcastTile, samples: int) -> BroadcastTile:
@@ -119,6 +121,7 @@ def run(
     on: SequenceOperand | None = None,
     reverse: bool = False,
     isFresh: bool = False,
+    real: str = "f32",
 ) -> list[KernelCall]:
     """The states after every time step, and the saved values, as `forward` of the reference.
 
@@ -132,7 +135,7 @@ def run(
     options = RecurrentOptions(
         reverse, on is not None, sizes.inputs > 0, b is not None, d is not None, saved is not None
     )
-    plan = RecurrentSpec(cell, fittedTile(forwardTile(cell), slots["group"]), options)
+    plan = RecurrentSpec(cell, fittedTile(forwardTile(cell, real), slots["group"]), options)
     if sizes.inputs:
         slots |= {"W": W, "inputs": sizes.inputs}
     slots |= {name: what for name, what in (("b", b), ("d", d)) if what is not None}
@@ -160,6 +163,7 @@ def back(
     groups: int,
     on: SequenceOperand | None = None,
     reverse: bool = False,
+    real: str = "f32",
 ) -> list[KernelCall]:
     """dp and, for "gru", dq of every time step, as `backward` of the reference; arguments as of `run`.
 
@@ -169,7 +173,7 @@ def back(
     slots = commonSlots(sizes, groups, packed, on) | sequenceSlots("gy", gy) | sequenceSlots("dp", dp)
     plan = RecurrentSpec(
         cell,
-        fittedTile(tileFor(BACK), slots["group"]),
+        fittedTile(tileFor(BACK, real), slots["group"]),
         RecurrentOptions(reverse, on is not None, saves=saved is not None),
     )
     for name, (what, stride), track, grad in zip("hc", first, states, grads):
@@ -223,6 +227,11 @@ class RecurrentSpec(NamedTuple):
     options: RecurrentOptions = RecurrentOptions()
 
     @property
+    def real(self) -> str:
+        """The kind of all elements."""
+        return self.tile.real
+
+    @property
     def width(self) -> int:
         """Units of a tile."""
         return perGate(self.cell, self.tile) * self.tile.lanes
@@ -230,7 +239,7 @@ class RecurrentSpec(NamedTuple):
     def pack(self, code: IRBuilder) -> None:
         """packed[block, k, gate, unit] = U[k, gate units + block width + unit], 0 where there are no more units."""
         lanes, gates, width = self.tile.lanes, self.cell.gates, self.width
-        U, stride, packed = code.pointer("U", "f32"), code.integer("uStride"), code.pointer("packed", "f32")
+        U, stride, packed = code.pointer("U", self.real), code.integer("uStride"), code.pointer("packed", self.real)
         rows, units = code.integer("rows"), code.integer("units")
         start = code.task * width
         to = packed.at(code.task * rows * (gates * width))
@@ -243,7 +252,7 @@ class RecurrentSpec(NamedTuple):
     def packBack(self, code: IRBuilder) -> None:
         """packed[block, k, unit] = U[block width + unit, k], 0 where there are no more units."""
         lanes, width = self.tile.lanes, self.tile.columns
-        U, stride, packed = code.pointer("U", "f32"), code.integer("uStride"), code.pointer("packed", "f32")
+        U, stride, packed = code.pointer("U", self.real), code.integer("uStride"), code.pointer("packed", self.real)
         units = code.integer("units")
         start, count = code.task * width, units * self.cell.gates
         to = packed.at(code.task * count * width)
@@ -281,7 +290,7 @@ class RecurrentWriter:
         code.flags = ""  # the tile follows the threads: LLVM must not contract to an fma in one tile, not in another
         self.code, self.plan, self.cell, self.lanes = code, plan, plan.cell, plan.tile.lanes
         self.samples, self.timeSteps, self.units = (code.integer(n) for n in ("samples", "timeSteps", "units"))
-        self.group, self.packed = code.integer("group"), code.pointer("packed", "f32")
+        self.group, self.packed = code.integer("group"), code.pointer("packed", plan.real)
         self.start = code.task * self.group
         self.live = code.min(self.group, self.samples - self.start)
         self.on = self.line("on", "i8") if plan.options.lengths else None
@@ -290,12 +299,12 @@ class RecurrentWriter:
         self.states = {name: self.line(name) for name in self.names}
         self.saved = self.line("saved") if plan.options.saves else None
 
-    def line(self, name: str, kind: str = "f32") -> StateRow:
-        address = self.code.pointer(name, kind)
+    def line(self, name: str, kind: str | None = None) -> StateRow:
+        address = self.code.pointer(name, kind or self.plan.real)
         return StateRow(address, self.code.integer(name + "Sample"), self.code.integer(name + "TimeStep"))
 
     def firstLine(self, name: str) -> tuple[IRPointer, IRValue]:
-        return self.code.pointer(name + "First", "f32"), self.code.integer(name + "FirstSample")
+        return self.code.pointer(name + "First", self.plan.real), self.code.integer(name + "FirstSample")
 
     def timeStep(self, k: IRValue) -> IRValue:
         """The k-th time step that is visited, forward."""
@@ -335,11 +344,13 @@ class RecurrentForward(RecurrentWriter):
     def write(self) -> None:
         code, tile, width, options = self.code, self.plan.tile, self.plan.width, self.plan.options
         self.x, begin = self.line("x"), code.integer("begin")
-        self.W, self.inputs = (code.pointer("W", "f32"), code.integer("inputs")) if options.inputs else (None, None)
-        self.b = code.pointer("b", "f32") if options.b else None
-        self.d = code.pointer("d", "f32") if options.d else None
+        self.W, self.inputs = (
+            (code.pointer("W", self.plan.real), code.integer("inputs")) if options.inputs else (None, None)
+        )
+        self.b = code.pointer("b", self.plan.real) if options.b else None
+        self.d = code.pointer("d", self.plan.real) if options.d else None
         self.block = TILES * tile.rows
-        self.accumulators = code.scratch("f32", self.block * self.parts * width)
+        self.accumulators = code.scratch(self.plan.real, self.block * self.parts * width)
         with code.loop(0, self.timeSteps, unroll=1) as k:
             timeStep = self.timeStep(k)
             old = {name: self.before(name, k) for name in self.names}
@@ -383,7 +394,7 @@ class RecurrentForward(RecurrentWriter):
         for address in (source.at(row) for source in prefetched for row in rows):
             for g in gates:
                 address.prefetch(self.units * g + unit)
-        zeros = [code.constant(0.0, IRType("f32", lanes))] * (width // lanes)
+        zeros = [code.constant(0.0, IRType(self.plan.real, lanes))] * (width // lanes)
         p = [[zeros if self.b is None else self.read(self.b, g, unit) for g in gates]] * len(rows)
         if self.W is not None:
             p = self.times(rows, x, self.W, self.inputs, self.inputs, unit, p)
@@ -538,7 +549,7 @@ class RecurrentBackward(RecurrentWriter):
         code, tile = self.code, self.plan.tile
         self.gy, self.dp = self.line("gy"), self.line("dp")
         self.dq = self.line("dq") if self.cell.parted else self.dp
-        grads = {name: code.pointer(f"d{name}", "f32") for name in self.names}
+        grads = {name: code.pointer(f"d{name}", self.plan.real) for name in self.names}
         self.grads = {
             name: BroadcastRows(address.at(self.start * self.units), self.units) for name, address in grads.items()
         }
@@ -628,7 +639,7 @@ class RecurrentBackward(RecurrentWriter):
             len(rows),
             lambda k, r: addresses[r].load(k),
             lambda k: [panel.load(k * tile.columns + u, lanes) for u in across],
-            [[code.constant(0.0, IRType("f32", lanes))] * len(masks)] * len(rows),
+            [[code.constant(0.0, IRType(self.plan.real, lanes))] * len(masks)] * len(rows),
         )
         before = [
             [address.load(u, lanes, mask) for u, mask in zip(across, masks)] for address in targets

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from puregraph.ops.formula import Formula
 from puregraph.ops.formula.loopnest import LoopNest, Operand, Reduce
-from puregraph.ops.ir.elementlayout import canCopy, elementStrides, isSingle
+from puregraph.ops.ir.elementlayout import canCopy, elementStrides, isReal, realOf
 from puregraph.ops.ir.value import Call, Offset
 from puregraph.ops.native.llvm.kernelcall import KernelCall
 from puregraph.ops.native.nests.nestcode import nestCalls
@@ -28,14 +28,14 @@ ELEMENTS = {"float32": "f32", "float64": "f64", "int32": "i32", "int64": "i64"}
 def lowerNorm(call: Call, workspace: LoweringWorkspace) -> list[KernelCall] | None:
     """y = sqrt(sum x^2): a partial sum for each array, then their total, all in float64."""
     xs, (y,) = call.arguments, call.outs
-    if not isSingle(*xs) or any(s % 4 for x in xs for s in x.strides):
+    if not isReal(*xs) or any(s % x.dtype.itemsize for x in xs for s in x.strides):
         return None
     parts, works = workspace(WIDE * len(xs)), []
     for i, x in enumerate(xs):
         sums = ("y1", Reduce("sum", "y0", frozenset(range(max(1, x.ndim)))))
         shape, steps = (x.shape, elementStrides(x)) if x.ndim else ((1,), (0,))
         to = Operand("f64", Offset(parts, 8 * i), (0,) * len(shape))
-        nest = LoopNest(shape, {"x0": Operand("f32", x, steps)}, (SQUARES, sums), {"y1": to}, "f64")
+        nest = LoopNest(shape, {"x0": Operand(realOf(x), x, steps)}, (SQUARES, sums), {"y1": to}, "f64")
         works += nestCalls(nest, lambda count: workspace(WIDE * count))
     lines = (("y0", Reduce("sum", "x0", frozenset([0]))), ROOT)
     nest = LoopNest((len(xs),), {"x0": Operand("f64", parts, (1,))}, lines, {"y1": Operand("f64", y, (0,))}, "f64")

@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 def forwardConvolution(g: Geometry) -> DirectConvolution:
     """A convolution as a direct one: its size, its packing and its kernel all come from this description."""
     lines: Any = tuple(forwardLine(axis) for axis in g.axes)
-    return flattened(DirectConvolution(g.n, g.c // g.groups, g.o // g.groups, g.groups, lines))
+    return flattened(DirectConvolution(g.n, g.c // g.groups, g.o // g.groups, g.groups, lines, g.real))
 
 
 def dataConvolutions(g: Geometry) -> list[DirectConvolution]:
     """Its data gradient as direct convolutions: one for each phase of the strides."""
     return [
-        flattened(DirectConvolution(g.n, g.o // g.groups, g.c // g.groups, g.groups, lines))
+        flattened(DirectConvolution(g.n, g.o // g.groups, g.c // g.groups, g.groups, lines, g.real))
         for lines in product(*(dataLines(axis) for axis in g.axes))
     ]
 

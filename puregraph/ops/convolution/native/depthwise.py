@@ -24,7 +24,7 @@ from puregraph.ops.convolution.native.slidingwindow import (
     tileOf,
 )
 from puregraph.ops.native.llvm import jit
-from puregraph.ops.native.llvm.instructions import IRType, IRValue
+from puregraph.ops.native.llvm.instructions import SIZES, IRType, IRValue
 from puregraph.ops.native.llvm.irbuilder import IRBuilder
 from puregraph.ops.native.llvm.kernelcall import EpilogueSpec, KernelCall
 
@@ -47,11 +47,11 @@ def pack(W: Any, packed: Strided, g: Geometry) -> list[KernelCall]:
     taps, channels = g.taps, g.c
 
     def write(code: IRBuilder) -> None:
-        w, to = code.pointer("W", "f32"), code.pointer("packed", "f32")
+        w, to = code.pointer("W", g.real), code.pointer("packed", g.real)
         with code.loop(0, taps, unroll=1) as t, code.loop(0, channels) as c:
             to.store(t * channels + c, w.load(c * taps + t))
 
-    return [KernelCall(f"pack {g.text}", f"packdw {taps} {channels}", write, {"W": W, "packed": packed}, 1)]
+    return [KernelCall(f"pack {g.text}", f"packdw {taps} {channels} {g.real}", write, {"W": W, "packed": packed}, 1)]
 
 
 def forward(
@@ -74,10 +74,10 @@ def slide(
     """The convolutions of all phases; every task computes some rows of each."""
     size = tuple(axis.size for axis in g.axes)
     tasks = taskCount(g.n, g.c, phases)
-    key = f"depthwise {g.n} {g.c} {size} {phases} {xPixel} {tasks} {epilogue.key}"
+    key = f"depthwise {g.real} {g.n} {g.c} {size} {phases} {xPixel} {tasks} {epilogue.key}"
 
     def write(code: IRBuilder) -> None:
-        DepthwiseForward(code, g.n, g.c, size, phases, tasks, xPixel, epilogue).write()
+        DepthwiseForward(code, g, size, phases, tasks, xPixel, epilogue).write()
 
     return KernelCall(name, key, write, {"x": x, "b": packed, **epilogue.slots}, tasks)
 
@@ -88,18 +88,17 @@ class DepthwiseForward(WindowLoop):
     def __init__(
         self,
         code: IRBuilder,
-        n: int,
-        channels: int,
+        g: Geometry,
         size: tuple[int, ...],
         phases: list[Lines],
         tasks: int,
         xPixel: int,
         epilogue: EpilogueSpec,
     ):
-        super().__init__(code, n, channels, size, phases, tasks)
+        super().__init__(code, g.n, g.c, size, phases, tasks, g.real)
         self.x, self.b, self.xPixel, self.epilogue = (
-            code.pointer("x", "f32"),
-            code.pointer("b", "f32"),
+            code.pointer("x", g.real),
+            code.pointer("b", g.real),
             xPixel,
             epilogue,
         )
@@ -141,7 +140,7 @@ def weightGradient(
         DepthwiseWeightGrad(code, g, gradPixel, xPixel, parts).write()
 
     def add(code: IRBuilder) -> None:
-        source, to = code.pointer("workspace", "f32"), code.pointer("dW", "f32")
+        source, to = code.pointer("workspace", g.real), code.pointer("dW", g.real)
         first, last = code.task * channels // tasks, (code.task + 1) * channels // tasks
         with code.loop(first, last, unroll=1) as c, code.loop(0, taps, unroll=1) as t:
             total = source.load(t * channels + c)
@@ -151,7 +150,7 @@ def weightGradient(
 
     key = f"depthwisedw {g} {gradPixel} {xPixel} {parts}"
     tasks = max(1, min(8, channels * taps * parts >> 14))
-    adding = f"partsdw {parts} {taps} {channels} {tasks}"
+    adding = f"partsdw {parts} {taps} {channels} {tasks} {g.real}"
     return [
         KernelCall(f"depthwise dW {g.text}", key, write, {"g": grad, "x": x, "workspace": workspace}, parts),
         KernelCall(f"sum dW {g.text}", adding, add, {"workspace": workspace, "dW": dW}, tasks),
@@ -164,16 +163,16 @@ class DepthwiseWeightGrad:
     def __init__(self, code: IRBuilder, g: Geometry, gradPixel: int, xPixel: int, parts: int):
         self.code, self.geometry, self.gradPixel, self.xPixel, self.parts = code, g, gradPixel, xPixel, parts
         self.lines = [forwardLine(axis) for axis in g.axes]
-        self.pixels = min(tileOf(self.lines[2]), 4)
+        self.pixels = min(tileOf(self.lines[2], g.real), 4)
 
     def write(self) -> None:
         code, g, (deep, high, _wide) = self.code, self.geometry, self.lines
-        self.g, self.x, to = code.pointer("g", "f32"), code.pointer("x", "f32"), code.pointer("workspace", "f32")
+        self.g, self.x, to = (code.pointer(name, g.real) for name in ("g", "x", "workspace"))
         self.to = to.at(code.task * (g.taps * g.c))
         rows = g.n * deep.count * high.count
         first, last = code.task * rows // self.parts, (code.task + 1) * rows // self.parts
         with code.loop(0, g.taps * g.c) as i:
-            self.to.store(i, code.constant(0, IRType("f32")))
+            self.to.store(i, code.constant(0, IRType(g.real)))
         with code.loop(first, last, unroll=1) as row:
             h, n = row % high.count, row // high.count
             d, n = (n % deep.count, n // deep.count) if deep.count > 1 else (code.i64(0), n)
@@ -185,20 +184,20 @@ class DepthwiseWeightGrad:
                 self.tap = i * (len(high.taps) * g.axes[2].size)
                 isInside = (depth >= 0) & (depth < deep.length)
                 with SingleIteration(code) if deep.length == deep.count == len(deep.taps) == 1 else code.when(isInside):
-                    for begin, stop, lanes, live in channelVectors(code, g.c):
+                    for begin, stop, lanes, live in channelVectors(code, g.c, g.real):
                         with code.loop(begin, stop, lanes, unroll=1) as c:
                             self.vector(c, lanes, live)
 
     def vector(self, c: IRValue, lanes: int, live: IRValue | None) -> None:
         """A row of pixels and a vector of channels: as many rows of taps at a time as the registers hold."""
-        _deep, high, wide = self.lines
+        (_deep, high, wide), real = self.lines, self.geometry.real
         if len(wide.taps) > LONG:
             self.oneByOne(c, lanes, live)
             return
         parts = ceil(len(wide.taps) / WIDEST)
         for part in range(parts):
             columns = wide.taps[part * len(wide.taps) // parts : (part + 1) * len(wide.taps) // parts]
-            most = max(1, (registers(jit.lanes(4)) - 6) // len(columns))
+            most = max(1, (registers(jit.lanes(SIZES[real]), real) - 6) // len(columns))
             count, stop = len(high.taps), 0
             if ceil(count / most) > WRITTEN:
                 stop = count // most * most

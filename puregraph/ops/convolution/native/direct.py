@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from puregraph.ops.convolution.native.geometry import AxisMap
 from puregraph.ops.convolution.native.padcopy import copyRow, interleaveRow, paddedRows
 from puregraph.ops.convolution.native.registertiling import RegisterTile, tile
-from puregraph.ops.native.llvm.instructions import IRPointer, IRType, IRValue, IRVariable
+from puregraph.ops.native.llvm.instructions import SIZES, IRPointer, IRType, IRValue, IRVariable
 from puregraph.ops.native.llvm.irbuilder import IRBuilder
 from puregraph.ops.native.llvm.kernelcall import EpilogueSpec, KernelCall
 
@@ -43,6 +43,7 @@ class DirectConvolution(NamedTuple):
     outChannels: int
     groups: int
     lines: tuple[AxisMap, AxisMap, AxisMap]
+    real: str = "f32"
 
     @property
     def taps(self) -> int:
@@ -78,7 +79,7 @@ class DirectConvolution(NamedTuple):
     @property
     def tile(self) -> RegisterTile:
         stride = self.lines[2].stride * self.inChannels * self.groups
-        return tile(self.lines[2].count, self.outChannels, self.inChannels, max(1, self.taps), stride)
+        return tile(self.lines[2].count, self.outChannels, self.inChannels, max(1, self.taps), stride, self.real)
 
     @property
     def panels(self) -> int:
@@ -153,7 +154,7 @@ def directConvolution(
     work = of.rows * of.lines[2].count * max(1, of.taps) * of.inChannels * of.outChannels * of.groups
     wanted = max(1, min(MAX_DIRECT_TASKS, work // GRAIN))
     # weights that fit L2 are used for a few rows at a time; larger ones are read once, by few tasks
-    together = panels if of.packed * 4 <= 1 << 19 else 1
+    together = panels if of.packed * SIZES[of.real] <= 1 << 19 else 1
     sweeps = ceil(panels / together)
     if of.rows >= wanted or of.rows >= tiles:
         chunk, across = max(1, of.rows * sweeps // wanted), tiles
@@ -172,7 +173,7 @@ def directConvolution(
         chunk = min(chunk, of.lines[1].count)
         chunk = ceil(of.lines[1].count / ceil(of.lines[1].count / chunk))
     elif t.block < of.inChannels:
-        chunk = min(chunk, max(1, (96 << 10) // (min(across, tiles) * t.pixels * t.width * 4)))
+        chunk = min(chunk, max(1, (96 << 10) // (min(across, tiles) * t.pixels * t.width * SIZES[of.real])))
     spans, parts = of.spans(chunk), ceil(tiles / across)
     slots = {"x": x, "b": packed, "skip": skip, "origin": of.origin, **epilogue.slots}
     # the taps matter only for packing, so all phases of equal size share a kernel
@@ -224,7 +225,7 @@ class DirectWriter:
     def copy(self, plane: IRValue, first: IRValue) -> None:
         """Copy the inputs of the task, with their padding."""
         code, (deep, high, wide) = self.code, self.of.lines
-        copied = code.scratch("f32", len(deep.taps) * self.strip.plane)
+        copied = code.scratch(self.of.real, len(deep.taps) * self.strip.plane)
         n, d = (plane // deep.count, plane % deep.count) if deep.count > 1 else (plane, code.i64(0))
         with code.loop(0, len(deep.taps), unroll=1) as i, code.loop(0, self.strip.high, unroll=1) as j:
             d, h = d * deep.stride + deep.first + i * deep.step, first * high.stride + high.first + j
@@ -241,7 +242,7 @@ class DirectWriter:
 
     def write(self) -> None:
         code, of, t = self.code, self.of, self.tile
-        self.x, self.b = code.pointer("x", "f32"), code.pointer("b", "f32")
+        self.x, self.b = code.pointer("x", of.real), code.pointer("b", of.real)
         skip, self.origin = code.integer("skip"), code.integer("origin")
         self.epilogue.open(code)
         tiles = ceil(of.lines[2].count / t.pixels)
@@ -249,9 +250,9 @@ class DirectWriter:
         sweeps = ceil(panels / self.together)
         self.kinds = tapRuns(self.inner[2], t.pixels)
         if self.blocks > 1:
-            self.sums = code.scratch("f32", self.chunk * self.across * t.pixels * t.width)
+            self.sums = code.scratch(of.real, self.chunk * self.across * t.pixels * t.width)
         if self.isLong:
-            self.totals = code.scratch("f32", t.pixels * t.width)
+            self.totals = code.scratch(of.real, t.pixels * t.width)
         task = code.task
         perSide = ceil(spans * parts / self.sides)
         sweep = task // perSide % sweeps
@@ -350,8 +351,8 @@ class DirectWriter:
 
     def begin(self) -> list[list[IRVariable]]:
         """The accumulators of a tile: zeros."""
-        code, t = self.code, self.tile
-        return [[code.variable(code.constant(0, IRType("f32", width))) for width in t.vectors] for _ in range(t.pixels)]
+        code, t, real = self.code, self.tile, self.of.real
+        return [[code.variable(code.constant(0, IRType(real, width))) for width in t.vectors] for _ in range(t.pixels)]
 
     @property
     def isLong(self) -> bool:

@@ -52,7 +52,7 @@ def overFilters(
             source = w.at(i * of.deep)
             body(i, picked(code, source, of.taps, width) if isWhole else gathered(code, source, of, width, left))
         return
-    workspace = code.scratch("f32", of.taps * width * width)
+    workspace = code.scratch(w.kind, of.taps * width * width)
     vectorEnd = first + (stop - first) // width * width
     with code.loop(first, vectorEnd, width, unroll=1) as start:
         with code.loop(0, of.taps * width, width, unroll=1) as m:

@@ -30,7 +30,7 @@ class Geometry(NamedTuple):
     """A convolution: samples, input and output channels (of all groups), and its three axes.
 
     Unless it `isPlain`, which asks for direct sums, it may run as a Winograd convolution where that is faster; more
-    often so where its weight `isFixed`, that is, packed once for many uses.
+    often so where its weight `isFixed`, that is, packed once for many uses. `real` is the kind of all elements.
     """
 
     n: int
@@ -40,6 +40,7 @@ class Geometry(NamedTuple):
     axes: tuple[ConvolutionAxis, ConvolutionAxis, ConvolutionAxis]
     isPlain: bool = False
     isFixed: bool = False
+    real: str = "f32"
 
     @property
     def taps(self) -> int:
@@ -77,6 +78,7 @@ def geometry(
     groups: int = 1,
     isPlain: bool = False,
     isFixed: bool = False,
+    real: str = "f32",
 ) -> Geometry:
     """From x (n, c, *spatial) and W (o, c / groups, *size); the rest is one value for all axes or one for each."""
     rank = len(shape) - 2
@@ -91,7 +93,7 @@ def geometry(
         raise ValueError(f"wanted at most three axes of space, got {len(axes)}")
     front = [ConvolutionAxis(1)] * (3 - len(axes))
     lines: Any = (*front, *axes)
-    return Geometry(int(shape[0]), int(shape[1]), int(weight[0]), int(groups), lines, isPlain, isFixed)
+    return Geometry(int(shape[0]), int(shape[1]), int(weight[0]), int(groups), lines, isPlain, isFixed, real)
 
 
 def perAxis(value: Any, rank: int) -> tuple[Any, ...]:

@@ -38,7 +38,7 @@ def pack(
         slots["tap"] = positions[0]
 
     def write(code: IRBuilder) -> None:
-        w, to = code.pointer("W", "f32"), code.pointer("packed", "f32")
+        w, to = code.pointer("W", of.real), code.pointer("packed", of.real)
         start = code.integer("skip")
         panel, block = code.task // blocks, code.task % blocks
         group, o = panel // of.panels, (panel % of.panels) * t.width

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from puregraph.ops.convolution.native.geometry import AxisMap
 from puregraph.ops.native.llvm import jit
-from puregraph.ops.native.llvm.instructions import IRPointer, IRType, IRValue
+from puregraph.ops.native.llvm.instructions import SIZES, IRPointer, IRType, IRValue
 from puregraph.ops.native.llvm.irbuilder import IRBuilder
 
 
@@ -50,7 +50,7 @@ def interleaveRow(
     to: IRPointer,
 ) -> None:
     """The same as `copyRow`, from channels `plane` elements apart (NCHW) to channels last."""
-    lanes = jit.lanes(4)
+    lanes = jit.lanes(SIZES[x.kind])
     last = code.splat(code.select(isInside, code.i64(line.length), 0), lanes)
 
     def put(w: IRValue | int, isWhole: bool) -> None:
@@ -93,7 +93,7 @@ def copyRow(
     to: IRPointer,
 ) -> None:
     """A row of the copy from the row of x that begins at `start`; zeros outside."""
-    lanes = jit.lanes(4)
+    lanes = jit.lanes(SIZES[x.kind])
     if pixel == strip.channels:
         before = -line.first * strip.channels
         last = code.select(isInside, code.i64(line.length * strip.channels + before), 0)
@@ -106,7 +106,7 @@ def copyRow(
         w = j + line.first
         live = isInside & (w >= 0) & (w < line.length)
         for c in range(strip.channels):
-            element = code.variable(code.constant(0, IRType("f32")))
+            element = code.variable(code.constant(0, IRType(x.kind)))
             with code.when(live):
                 element.value = x.load(start + w * pixel + c)
             to.store(j * strip.channels + c, element.value)

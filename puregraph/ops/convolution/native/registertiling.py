@@ -8,6 +8,7 @@ from math import ceil
 from typing import Any, NamedTuple
 
 from puregraph.ops.native.llvm import jit
+from puregraph.ops.native.llvm.instructions import SIZES
 
 L2_WEIGHT_BYTES = 384 << 10  # bytes of packed weights that stay in L2
 ARM = ("aarch64", "arm64")
@@ -28,9 +29,10 @@ class RegisterTile(NamedTuple):
         return sum(self.vectors)
 
 
-def registers(lanes: int) -> int:
+def registers(lanes: int, real: str = "f32") -> int:
     """The number of vector registers: AVX2 has half as many as AVX-512 and ARM."""
-    return 32 if lanes == 16 or lanes == 4 and platform.machine().lower() in ARM else 16
+    size = lanes * SIZES[real]
+    return 32 if size == 64 or size == 16 and platform.machine().lower() in ARM else 16
 
 
 def vectorsOf(outChannels: int, lanes: int) -> tuple[int, ...]:
@@ -40,15 +42,17 @@ def vectorsOf(outChannels: int, lanes: int) -> tuple[int, ...]:
     return (lanes,) * fullVectors + ((lastWidth,) if left else ())
 
 
-def tile(count: int, outChannels: int, inChannels: int, taps: int, stride: int) -> RegisterTile:
+def tile(count: int, outChannels: int, inChannels: int, taps: int, stride: int, real: str = "f32") -> RegisterTile:
     """The tile for rows of `count` pixels, `stride` elements apart, with `taps` taps."""
-    return best(jit.lanes(4), count, outChannels, inChannels, taps, stride)
+    return best(jit.lanes(SIZES[real]), count, outChannels, inChannels, taps, stride, real)
 
 
 @cache
-def best(lanes: int, count: int, outChannels: int, inChannels: int, taps: int, stride: int) -> RegisterTile:
+def best(
+    lanes: int, count: int, outChannels: int, inChannels: int, taps: int, stride: int, real: str = "f32"
+) -> RegisterTile:
     """The tile with the least estimated time."""
-    most = registers(lanes)
+    most, size = registers(lanes, real), SIZES[real]
     cheapest: Any = None
     for panels in range(1, ceil(outChannels / lanes) + 1):
         vectors = vectorsOf(ceil(ceil(outChannels / panels) / 4) * 4, lanes)
@@ -58,7 +62,7 @@ def best(lanes: int, count: int, outChannels: int, inChannels: int, taps: int, s
         if panels > 1 and sum(vectors) % lanes and outChannels % sum(vectors):
             continue
         # pixels whose cache lines share sets of L1 must be fewer than its ways
-        for limit in range(1, min(WAYS if stride % 512 == 0 else most, (most - v - 1) // v) + 1):
+        for limit in range(1, min(WAYS if stride * size % 2048 == 0 else most, (most - v - 1) // v) + 1):
             tiles = ceil(count / limit)
             pixels = ceil(count / tiles)
             cost = sum(1 if width == lanes else 0.6 for width in vectors) * pixels
@@ -66,7 +70,7 @@ def best(lanes: int, count: int, outChannels: int, inChannels: int, taps: int, s
             cost *= 1 + 0.01 * tiles / count
             if cheapest is None or cost < cheapest[0]:
                 cheapest = cost, pixels, vectors
-    return RegisterTile(cheapest[1], cheapest[2], blockOf(inChannels, taps * sum(cheapest[2]) * 4))
+    return RegisterTile(cheapest[1], cheapest[2], blockOf(inChannels, taps * sum(cheapest[2]) * size))
 
 
 def blockOf(inChannels: int, size: int) -> int:

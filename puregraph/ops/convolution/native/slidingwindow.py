@@ -16,7 +16,7 @@ from puregraph.ops.convolution.native.direct import SingleIteration, TapRun, edg
 from puregraph.ops.convolution.native.geometry import AxisMap, ConvolutionAxis, dataLines, forwardLine
 from puregraph.ops.convolution.native.registertiling import registers, vectorsOf
 from puregraph.ops.native.llvm import jit
-from puregraph.ops.native.llvm.instructions import IRPointer, IRType, IRValue
+from puregraph.ops.native.llvm.instructions import SIZES, IRPointer, IRType, IRValue
 from puregraph.ops.native.llvm.irbuilder import IRBuilder
 from puregraph.ops.native.llvm.kernelcall import EpilogueSpec
 
@@ -122,12 +122,15 @@ class WindowLoop:
 
     epilogue: EpilogueSpec
 
-    def __init__(self, code: IRBuilder, n: int, channels: int, size: tuple[int, ...], phases: list[Lines], tasks: int):
+    def __init__(
+        self, code: IRBuilder, n: int, channels: int, size: tuple[int, ...], phases: list[Lines], tasks: int, real: str
+    ):
         self.code, self.n, self.channels, self.size, self.phases, self.tasks = code, n, channels, size, phases, tasks
+        self.real = real
 
     def begin(self, vector: ChannelVector) -> Any:
         """The initial state of a pixel: here a sum of nothing."""
-        return self.code.variable(self.code.constant(0, IRType("f32", vector.lanes)))
+        return self.code.variable(self.code.constant(0, IRType(self.real, vector.lanes)))
 
     def take(self, states: dict[int, Any], vector: ChannelVector, tap: Tap, seen: dict[int, IRValue]) -> None:
         """Update the states of some pixels with a tap; `seen` holds vectors loaded in this row of taps."""
@@ -195,7 +198,7 @@ class OutputRow:
             with code.loop(0, wide.count, unroll=1) as a:
                 self.tile(None, 1, a, tapBounds(code, wide, a))
             return
-        pixels = tileOf(wide)
+        pixels = tileOf(wide, self.slider.real)
         for kind in tapRuns(wide, pixels):
             with code.loop(kind.start, kind.stop, unroll=1) as i:
                 self.tile(kind, pixels, i * pixels - kind.skip, None)
@@ -205,7 +208,7 @@ class OutputRow:
         code, slider, wide = self.code, self.slider, self.lines[2]
         self.left = a * wide.stride + wide.first
         self.here = self.out - self.n * prod(line.full for line in self.lines) + a * wide.skip
-        for begin, stop, lanes, live in channelVectors(code, slider.channels):
+        for begin, stop, lanes, live in channelVectors(code, slider.channels, slider.real):
             with code.loop(begin, stop, lanes, unroll=1) as c:
                 vector = ChannelVector(c, lanes, live)
                 states = {p: slider.begin(vector) for p in range(kind.skip if kind else 0, pixels)}
@@ -278,15 +281,15 @@ def overTaps(code: IRBuilder, limit: tuple[IRValue, IRValue] | None) -> Abstract
     return code.loop(*limit, unroll=1) if limit else SingleIteration(code)
 
 
-def tileOf(line: AxisMap) -> int:
+def tileOf(line: AxisMap, real: str) -> int:
     """Pixels of a tile."""
-    most = 8 if registers(jit.lanes(4)) == 32 else 4
+    most = 8 if registers(jit.lanes(SIZES[real]), real) == 32 else 4
     return max(1, ceil(line.count / max(1, ceil(line.count / most))))
 
 
-def channelVectors(code: IRBuilder, channels: int) -> Iterator[tuple[int, int, int, IRValue | None]]:
+def channelVectors(code: IRBuilder, channels: int, real: str) -> Iterator[tuple[int, int, int, IRValue | None]]:
     """Ranges of channels: begin, stop, lanes, and the mask of the last one."""
-    lanes = jit.lanes(4)
+    lanes = jit.lanes(SIZES[real])
     vectorEnd = channels // lanes * lanes
     if vectorEnd:
         yield 0, vectorEnd, lanes, None

@@ -21,7 +21,7 @@ from puregraph.ops.convolution.native.geometry import AxisMap, Geometry, forward
 from puregraph.ops.convolution.native.padcopy import copyRow, paddedRows
 from puregraph.ops.convolution.native.registertiling import LATENCY, registers, vectorsOf
 from puregraph.ops.native.llvm import jit
-from puregraph.ops.native.llvm.instructions import IRPointer, IRType, IRValue
+from puregraph.ops.native.llvm.instructions import SIZES, IRPointer, IRType, IRValue
 from puregraph.ops.native.llvm.irbuilder import IRBuilder
 from puregraph.ops.native.llvm.kernelcall import KernelCall
 from puregraph.ops.native.llvm.registertranspose import transposed
@@ -64,6 +64,7 @@ class WeightGradSpec(NamedTuple):
     outChannels: int
     groups: int
     lines: tuple[AxisMap, AxisMap, AxisMap]
+    real: str = "f32"
 
     @property
     def taps(self) -> int:
@@ -79,15 +80,16 @@ class WeightGradSpec(NamedTuple):
 
     def plan(self) -> WeightGradSplit:
         """Split the sums into tasks."""
-        vectors, rows = tileOf(self, jit.lanes(4))
+        vectors, rows = tileOf(self, jit.lanes(SIZES[self.real]))
+        size = SIZES[self.real]
         deep, high, wide = self.lines
-        pixels = max(1, STRIP_BYTES // (4 * (sum(vectors) + rows)))
+        pixels = max(1, STRIP_BYTES // (size * (sum(vectors) + rows)))
         plane = max(1, high.count * wide.count)
         planes = max(1, min(self.planes, pixels // plane))
         tall = high.count if planes > 1 else max(1, min(high.count, round(pixels / max(1, wide.count))))
         tall = ceil(high.count / max(1, ceil(high.count / max(1, tall))))
         strips = ceil(self.planes / planes) * ceil(high.count / max(1, tall))
-        tileBytes = 4 * sum(vectors) * (self.taps * rows)
+        tileBytes = size * sum(vectors) * (self.taps * rows)
         tiles = 1 if self.isFew else ceil(self.inChannels / rows)
         panels = self.groups * ceil(self.outChannels / sum(vectors))
         together = max(1, min(tiles, KEPT // tileBytes, ceil(tiles * panels / MAX_GRADIENT_TASKS)))
@@ -119,7 +121,7 @@ class WeightGradSpec(NamedTuple):
 @cache
 def tileOf(of: WeightGradSpec, lanes: int) -> tuple[tuple[int, ...], int]:
     """The register tile: vectors of output channels, and elements of x."""
-    most = registers(lanes)
+    most = registers(lanes, of.real)
     best: Any = None
     for panels in range(1, ceil(of.outChannels / lanes) + 1):
         vectors = vectorsOf(ceil(ceil(of.outChannels / panels) / 4) * 4, lanes)
@@ -143,7 +145,7 @@ def tileOf(of: WeightGradSpec, lanes: int) -> tuple[tuple[int, ...], int]:
 def specOf(g: Geometry) -> WeightGradSpec:
     """The sums of the weight gradient of a convolution."""
     lines = tuple(forwardLine(axis) for axis in g.axes)
-    return WeightGradSpec(g.n, g.c // g.groups, g.o // g.groups, g.groups, lines)  # type: ignore[arg-type]
+    return WeightGradSpec(g.n, g.c // g.groups, g.o // g.groups, g.groups, lines, g.real)  # type: ignore[arg-type]
 
 
 def weightWorkspace(g: Geometry) -> int:
@@ -177,17 +179,17 @@ def weightGradient(
     to = dW if plan.parts == 1 else workspace
     calls = [KernelCall(f"conv dW {g.text}", key, write, {"g": grad, "x": x, "to": to}, tasks)]
     if plan.parts > 1:
-        calls.append(addParts(f"sum dW {g.text}", workspace, dW, size, plan.parts))
+        calls.append(addParts(f"sum dW {g.text}", workspace, dW, size, plan.parts, g.real))
     return calls
 
 
-def addParts(name: str, workspace: Strided, to: Any, size: int, parts: int) -> KernelCall:
+def addParts(name: str, workspace: Strided, to: Any, size: int, parts: int, real: str = "f32") -> KernelCall:
     """to = the sum of the partial sums, in order."""
-    lanes = jit.lanes(4)
+    lanes = jit.lanes(SIZES[real])
     chunk = max(4 * lanes, ceil(size / 16 / lanes) * lanes)
 
     def write(code: IRBuilder) -> None:
-        source, y, count = code.pointer("parts", "f32"), code.pointer("y", "f32"), code.integer("size")
+        source, y, count = code.pointer("parts", real), code.pointer("y", real), code.integer("size")
         first = code.task * chunk
         with code.loop(first, code.min(first + chunk, count), lanes) as i:
             live = code.mask(count - i, lanes)
@@ -197,7 +199,7 @@ def addParts(name: str, workspace: Strided, to: Any, size: int, parts: int) -> K
             y.store(i, total, live)
 
     return KernelCall(
-        name, f"parts {parts} {chunk}", write, {"parts": workspace, "y": to, "size": size}, ceil(size / chunk)
+        name, f"parts {parts} {chunk} {real}", write, {"parts": workspace, "y": to, "size": size}, ceil(size / chunk)
     )
 
 
@@ -210,7 +212,7 @@ class WeightGradWriter:
 
     def write(self) -> None:
         code, of, plan = self.code, self.of, self.plan
-        self.g, self.x, to = code.pointer("g", "f32"), code.pointer("x", "f32"), code.pointer("to", "f32")
+        self.g, self.x, to = (code.pointer(name, of.real) for name in ("g", "x", "to"))
         panels, tiles = ceil(of.outChannels / plan.width), 1 if of.isFew else ceil(of.inChannels / plan.rows)
         sweeps = ceil(tiles / plan.tiles)
         task = code.task
@@ -226,7 +228,7 @@ class WeightGradWriter:
         self.lastTile = code.min(self.firstTile + plan.tiles, tiles)
         self.prepare()
         with code.loop(0, self.kept, 16, unroll=1) as i:
-            self.allSums.store(i, code.constant(0, IRType("f32", 16)))
+            self.allSums.store(i, code.constant(0, IRType(of.real, 16)))
         tall = max(1, ceil(of.lines[1].count / plan.high))
         strips = ceil(of.planes / plan.planes) * tall
         with code.loop(part * strips // plan.parts, (part + 1) * strips // plan.parts, unroll=1) as strip:
@@ -259,7 +261,7 @@ class WeightGradWriter:
 
     def allocate(self, count: int) -> IRPointer:
         self.kept = ceil(count / 16) * 16 * self.plan.panels
-        return self.code.scratch("f32", self.kept)
+        return self.code.scratch(self.of.real, self.kept)
 
     def prepare(self) -> None:
         raise NotImplementedError
@@ -286,7 +288,7 @@ class WeightGradWriter:
     def sum(self, offset: IRValue | int, rows: int, offsets: list[Any], loop: Any) -> None:
         """Add a register tile to the sums at an offset; `loop(body)` calls body(x index, g index) for each pixel."""
         code, plan = self.code, self.plan
-        zeros = [code.constant(0, IRType("f32", width)) for width in plan.vectors]
+        zeros = [code.constant(0, IRType(self.of.real, width)) for width in plan.vectors]
         sums = [[code.variable(zero) for zero in zeros] for _ in range(rows)]
 
         def body(x: IRValue, g: IRValue) -> None:
@@ -387,7 +389,7 @@ class TapRowTiles(WeightGradWriter):
         self.allSums = self.allocate(of.taps * of.inChannels * plan.width)
         self.isWhole = plan.rows == len(tall.taps) * len(wide.taps) * of.inChannels
         self.size = paddedRows(plan.high, tall, wide, of.inChannels)
-        self.copied = self.code.scratch("f32", plan.planes * self.size.plane)
+        self.copied = self.code.scratch(of.real, plan.planes * self.size.plane)
 
     def strip(self, planes: tuple[IRValue, IRValue], high: tuple[IRValue, IRValue]) -> None:
         code, of, plan, (deep, tall, wide) = self.code, self.of, self.plan, self.of.lines

@@ -128,11 +128,11 @@ def best(
 
 
 def isSupported(g: Geometry) -> bool:
-    """True if Winograd supports the convolution: 3x3, stride one, whole vectors of channels."""
+    """True if Winograd supports the convolution: float32, 3x3, stride one, whole vectors of channels."""
     _, high, wide = g.axes
     small = all(axis.size == 3 and axis.stride == axis.dilation == 1 and 0 <= axis.before <= 2 for axis in (high, wide))
     lanes = jit.lanes(4)
-    flat = g.axes[0] == ConvolutionAxis(1) and g.groups == 1 and not g.isPlain
+    flat = g.axes[0] == ConvolutionAxis(1) and g.groups == 1 and not g.isPlain and g.real == "f32"
     return flat and small and high.count > 0 and wide.count > 0 and g.c % lanes == g.o % lanes == 0
 
 

@@ -41,10 +41,13 @@ class EpilogueSpec:
     A subclass adds bias, activation or a residual, and may store more than one result.
     """
 
-    key = "store"
+    def __init__(self, to: Any, stride: int, batch: Sequence[int] = (), real: str = "f32"):
+        self.to, self.stride, self.batch, self.real = to, stride, tuple(batch), real
 
-    def __init__(self, to: Any, stride: int, batch: Sequence[int] = ()):
-        self.to, self.stride, self.batch = to, stride, tuple(batch)
+    @property
+    def key(self) -> str:
+        """The parameters of its code."""
+        return f"store {self.real}"
 
     @property
     def slots(self) -> dict[str, Any]:
@@ -52,7 +55,7 @@ class EpilogueSpec:
 
     def open(self, code: IRBuilder) -> None:
         """Read the arguments."""
-        self.y, self.rowStride = code.pointer("y", "f32"), code.integer("yStride")
+        self.y, self.rowStride = code.pointer("y", self.real), code.integer("yStride")
         self.steps = [code.integer(f"yBatch{i}") for i in range(len(self.batch))]
 
     def enter(self, code: IRBuilder, indices: Sequence[Any]) -> None:

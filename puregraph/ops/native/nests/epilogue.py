@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from puregraph.ops.formula import Formula
-from puregraph.ops.native.llvm.instructions import IRValue
+from puregraph.ops.native.llvm.instructions import IRType, IRValue
 from puregraph.ops.native.llvm.irbuilder import IRBuilder
 from puregraph.ops.native.llvm.kernelcall import EpilogueSpec
 from puregraph.ops.native.math import emit
@@ -41,7 +41,7 @@ class Epilogue(EpilogueSpec):
         }
 
     @property
-    def key(self) -> str:  # type: ignore[override]
+    def key(self) -> str:
         operands = [(k, o.kind, bool(o.row), o.column, [bool(b) for b in o.batch]) for k, o in self.operands.items()]
         return repr((self.sums, operands, [(n, str(f)) for n, f in self.lines]))
 
@@ -75,7 +75,7 @@ class Epilogue(EpilogueSpec):
 
         def get(name: str) -> IRValue:
             if name not in values:
-                values[name] = self.read(code, name, row, column, lanes, mask)
+                values[name] = self.read(code, name, row, column, IRType(sums.kind, lanes), mask)
             return values[name]
 
         for name, line in self.lines:
@@ -87,9 +87,16 @@ class Epilogue(EpilogueSpec):
             address.store(column, code.splat(value, lanes), mask)
 
     def read(
-        self, code: IRBuilder, name: str, row: IRValue | int, column: IRValue | int, lanes: int, mask: IRValue | None
+        self,
+        code: IRBuilder,
+        name: str,
+        row: IRValue | int,
+        column: IRValue | int,
+        vector: IRType,
+        mask: IRValue | None,
     ) -> IRValue:
+        """An operand, converted to the floats of the sums."""
         key, operand = f"l_{name}", self.loads[name]
         address = self.pointers[key].at(row * self.rows[key] if key in self.rows else 0)
-        value = address.load(column, lanes, mask) if operand.column else address.load()
-        return value != 0 if operand.kind == "bool" else code.convert(value, "f32")
+        value = address.load(column, vector.lanes, mask) if operand.column else address.load()
+        return value != 0 if operand.kind == "bool" else code.convert(value, vector.kind)

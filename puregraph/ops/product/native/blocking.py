@@ -7,14 +7,14 @@ from functools import lru_cache
 from math import gcd
 from typing import NamedTuple
 
+from puregraph.ops.native.llvm.instructions import SIZES
 from puregraph.ops.product.native.microkernel import Microkernel, tiles
 from puregraph.ops.product.native.pack import DEPTH, GROUP
 
-PACKED_B = DEPTH << 8  # elements of packed b that a task keeps in L2, to read them for each strip
-ACCUMULATORS = 1 << 17  # accumulators that a task keeps between blocks of k
+PACKED_B = DEPTH << 8  # float32 elements of packed b that a task keeps in L2, to read them for each strip
+ACCUMULATORS = 1 << 17  # float32 accumulators that a task keeps between blocks of k
 CANDIDATE_TILES = 3  # tiles whose blockings are compared
 TYPICAL_COLUMNS = 256  # columns of a typical task
-LINE_ELEMENTS = 16  # elements of a cache line
 TASKS_PER_THREAD = 8  # maximum number of tasks per thread; more never help
 
 # Costs in vector multiplications.
@@ -24,6 +24,11 @@ PACK_PANEL = {"rows": 0.4, "columns": 0.4, "any": 2.0, "packed": 0.4}  # to pack
 TILE_OVERHEAD = (3.0, 40.0)  # to begin and end a tile: per vector, and fixed
 TASK_OVERHEAD = 2000.0
 REMOTE = 0.5  # to load an element of a from another core's cache
+
+
+def capacity(count: int, real: str) -> int:
+    """The number of elements in the memory of `count` float32 elements."""
+    return count * SIZES["f32"] // SIZES[real]
 
 
 class Blocking(NamedTuple):
@@ -48,6 +53,7 @@ class GemmSizes(NamedTuple):
     aLayout: str
     bLayout: str
     vectors: int = 0  # vectors of the tile that b is packed for; 0: b is not packed
+    real: str = "f32"
 
     @property
     def depth(self) -> int:
@@ -68,7 +74,7 @@ class GemmSizes(NamedTuple):
 @lru_cache(4096)
 def blockingFor(sizes: GemmSizes, threads: int) -> Blocking:
     """The blocking with the least estimated time."""
-    fit = [tile for tile in tiles(sizes.lanes) if sizes.vectors in (0, tile.vectors)]
+    fit = [tile for tile in tiles(sizes.lanes, sizes.real) if sizes.vectors in (0, tile.vectors)]
     best = sorted(fit, key=lambda tile: (tileEstimate(sizes, tile), -tile.rows))[:CANDIDATE_TILES]
     blockings = (blocking for tile in best for blocking in candidates(sizes, tile, threads))
     return min(blockings, key=lambda blocking: estimate(sizes, blocking, threads))
@@ -81,11 +87,11 @@ def candidates(sizes: GemmSizes, tile: Microkernel, threads: int) -> Iterator[Bl
     accumulators stay there between blocks of k.
     """
     strips, panels = sizes.strips(tile), sizes.panels(tile)
-    most = 2 * PACKED_B if sizes.bLayout == "packed" and sizes.blocks == 1 else PACKED_B
+    most = capacity(2 * PACKED_B if sizes.bLayout == "packed" and sizes.blocks == 1 else PACKED_B, sizes.real)
     widest = max(1, most // (tile.width * sizes.depth))
     for across in taskCounts(ceilDiv(panels, widest), min(panels, TASKS_PER_THREAD * threads)):
         wide = ceilDiv(panels, across)
-        highest = max(1, ACCUMULATORS // tile.size // wide) if sizes.blocks > 1 else strips
+        highest = max(1, capacity(ACCUMULATORS, sizes.real) // tile.size // wide) if sizes.blocks > 1 else strips
         for down in taskCounts(ceilDiv(strips, highest), min(strips, TASKS_PER_THREAD * threads // across)):
             high = ceilDiv(strips, down)
             yield Blocking(tile, high, wide, sizes.depth, ceilDiv(strips, high), ceilDiv(panels, wide))
@@ -138,8 +144,8 @@ def stripTime(sizes: GemmSizes, tile: Microkernel) -> float:
 def cacheLines(tile: Microkernel) -> float:
     """Cache lines of a column of a strip, where columns are contiguous and GROUP strips are packed at once."""
     together = GROUP * tile.rows
-    step = gcd(together, LINE_ELEMENTS)  # the column starts at multiples of this offset in a line
-    return (1 + (together - step) / LINE_ELEMENTS) / GROUP
+    step = gcd(together, tile.line)  # the column starts at multiples of this offset in a line
+    return (1 + (together - step) / tile.line) / GROUP
 
 
 def panelTime(sizes: GemmSizes, tile: Microkernel) -> float:

@@ -6,27 +6,28 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from puregraph.ops.native.llvm import jit
-from puregraph.ops.native.llvm.instructions import IRPointer, IRType, IRValue
+from puregraph.ops.native.llvm.instructions import SIZES, IRPointer, IRType, IRValue
 from puregraph.ops.native.llvm.irbuilder import IRBuilder
 
 
 class BroadcastTile(NamedTuple):
-    """A register tile: rows x vectors x lanes of accumulators."""
+    """A register tile: rows x vectors x lanes of accumulators of the kind `real`."""
 
     rows: int
     vectors: int
     lanes: int
+    real: str = "f32"
 
     @property
     def columns(self) -> int:
         return self.vectors * self.lanes
 
 
-def tileFor(vectors: int = 2) -> BroadcastTile:
+def tileFor(vectors: int = 2, real: str = "f32") -> BroadcastTile:
     """The largest tile of `vectors` vectors a row that the registers of this CPU hold."""
-    lanes = jit.lanes(4)
-    registers = 16 if lanes == 8 else 32
-    return BroadcastTile(min(8, (registers - vectors - 1) // vectors // 2 * 2), vectors, lanes)
+    lanes = jit.lanes(SIZES[real])
+    registers = 16 if lanes * SIZES[real] == 32 else 32
+    return BroadcastTile(min(8, (registers - vectors - 1) // vectors // 2 * 2), vectors, lanes, real)
 
 
 class BroadcastRows(NamedTuple):

@@ -10,7 +10,7 @@ from puregraph.ops.native.llvm.instructions import IRPointer, IRValue
 from puregraph.ops.native.llvm.irbuilder import IRBuilder
 from puregraph.ops.native.llvm.kernelcall import EpilogueSpec, KernelCall
 from puregraph.ops.native.threads.numthreads import threads as allThreads
-from puregraph.ops.product.native.blocking import ACCUMULATORS, PACKED_B, GemmSizes, blockingFor
+from puregraph.ops.product.native.blocking import ACCUMULATORS, PACKED_B, GemmSizes, blockingFor, capacity
 from puregraph.ops.product.native.gemv import gemv, gemvFrom, outerProduct, skinnyProduct
 from puregraph.ops.product.native.microkernel import Microkernel, multiply, registers
 from puregraph.ops.product.native.pack import (
@@ -55,6 +55,7 @@ def gemm(
     lanes: int = 16,
     threads: int | None = None,
     workspace: Callable[[int], Any] | None = None,
+    real: str = "f32",
 ) -> list[KernelCall]:
     """sums[m, n] = sum_k a[m, k] b[k, n], given to the epilogue row by row; b may be a `PackedMatrix`.
 
@@ -68,7 +69,7 @@ def gemm(
     threads = allThreads() if threads is None else threads
     isPacked = isinstance(b, PackedMatrix)
     if not batch and not isPacked:
-        narrow = narrowProduct(a, b, epilogue, m, n, k, aStrides, bStrides, lanes, threads)
+        narrow = narrowProduct(a, b, epilogue, m, n, k, aStrides, bStrides, lanes, threads, real)
         if narrow is not None:
             return narrow
     aLayout, bLayout = layoutOf(aStrides, (m, k)), "packed" if isPacked else layoutOf(bStrides, (k, n))
@@ -76,10 +77,10 @@ def gemm(
     part = k if workspace is None or isPacked else splitSize(m, n, k, count, lanes, overSamples)
     parts = -(-k // part) if part < k else 1
     vectors = b.vectors if isPacked else 0
-    blocking = blockingFor(GemmSizes(m, n, part, count * parts, lanes, aLayout, bLayout, vectors), threads)
+    blocking = blockingFor(GemmSizes(m, n, part, count * parts, lanes, aLayout, bLayout, vectors, real), threads)
     tile = blocking.tile
     partials = workspace(count * parts * m * n) if workspace is not None and parts > 1 else None
-    to = epilogue if partials is None else partialSums(partials, m, n, parts, sizes)
+    to = epilogue if partials is None else partialSums(partials, m, n, parts, sizes, real)
     remainder = tile.remainderVectors(n)
     kernel = GemmSpec(tile, aLayout, bLayout, len(batch), m <= tile.rows, part > DEPTH, parts > 1, remainder, to)
     slots = {"a": a, "b": b.array if isPacked else b, "m": m, "n": n, "k": k, "part": part}
@@ -89,7 +90,7 @@ def gemm(
         slots |= {f"batch{i}": axis.size, f"aBatch{i}": axis.a, f"bBatch{i}": axis.b}
     tasks = blocking.down * blocking.across * count * parts
     calls = [KernelCall(f"product {m}x{k}x{n}", kernel.key, kernel.write, slots | to.slots, tasks)]
-    return calls if partials is None else [*calls, reduceParts(partials, epilogue, m, n, parts, sizes, lanes)]
+    return calls if partials is None else [*calls, reduceParts(partials, epilogue, m, n, parts, sizes, lanes, real)]
 
 
 def narrowProduct(
@@ -103,15 +104,16 @@ def narrowProduct(
     bStrides: tuple[int, int],
     lanes: int,
     threads: int,
+    real: str,
 ) -> list[KernelCall] | None:
     """A product that needs no packing: a GEMV, one with few rows, or an outer product; None for any other."""
-    spec = gemvFrom(a, b, m, n, k, aStrides, bStrides)
+    spec = gemvFrom(a, b, m, n, k, aStrides, bStrides, real)
     if spec is not None:
         return gemv(spec, epilogue, lanes, threads)
-    if 1 < m <= max(FEW_ROWS, registers(lanes) // 3) and aStrides[1] == bStrides[0] == 1 < k:
-        return skinnyProduct(a, b, epilogue, m, n, k, (aStrides[0], bStrides[1]), lanes, threads)
+    if 1 < m <= max(FEW_ROWS, registers(lanes, real) // 3) and aStrides[1] == bStrides[0] == 1 < k:
+        return skinnyProduct(a, b, epilogue, m, n, k, (aStrides[0], bStrides[1]), lanes, threads, real)
     if k == 1 and bStrides[1] == 1:
-        return outerProduct(a, b, epilogue, m, n, aStrides[0], lanes, threads)
+        return outerProduct(a, b, epilogue, m, n, aStrides[0], lanes, threads, real)
     return None
 
 
@@ -120,9 +122,9 @@ def worthPacking(m: int, n: int, k: int, lanes: int) -> bool:
     return m >= FEW_ROWS and n > 1 and k > 1 and splitSize(m, n, k, 1, lanes) == k
 
 
-def vectorsFor(m: int, n: int, k: int, aStrides: tuple[int, int], lanes: int) -> int:
+def vectorsFor(m: int, n: int, k: int, aStrides: tuple[int, int], lanes: int, real: str = "f32") -> int:
     """The width in vectors of the panels of b[k, n], packed ahead for a product that is often computed."""
-    sizes = GemmSizes(m, n, k, 1, lanes, layoutOf(aStrides, (m, k)), "packed")
+    sizes = GemmSizes(m, n, k, 1, lanes, layoutOf(aStrides, (m, k)), "packed", 0, real)
     return blockingFor(sizes, allThreads()).tile.vectors
 
 
@@ -151,7 +153,7 @@ class GemmSpec(NamedTuple):
     def write(self, code: IRBuilder) -> None:
         """Write a task: one block of the result, of one product of the batch and one part of k."""
         tile = self.tile
-        a, b = code.pointer("a", "f32"), code.pointer("b", "f32")
+        a, b = code.pointer("a", tile.real), code.pointer("b", tile.real)
         m, n, k = (code.integer(name) for name in "mnk")
         aStrides, bStrides = ((code.integer(s + "Row"), code.integer(s + "Column")) for s in "ab")
         strips, panels, depth, down, across = (
@@ -202,11 +204,17 @@ class GemmSpec(NamedTuple):
         """
         tile = self.tile
         atOnce = stripsAtOnce(self.aLayout)
-        strips = code.scratch("f32", atOnce * stripSize(tile))
+        strips = code.scratch(tile.real, atOnce * stripSize(tile))
         size = DEPTH * tile.width
         isInPlace = self.bLayout == "packed" or self.bLayout == "rows" and self.isSingleStrip
-        store = b.start if isInPlace else code.scratch("f32", size if self.isSingleStrip else max(PACKED_B, size))
-        sums = code.scratch("f32", max(ACCUMULATORS, tile.size) if self.isBlocked else tile.size)
+        store = (
+            b.start
+            if isInPlace
+            else code.scratch(tile.real, size if self.isSingleStrip else max(capacity(PACKED_B, tile.real), size))
+        )
+        sums = code.scratch(
+            tile.real, max(capacity(ACCUMULATORS, tile.real), tile.size) if self.isBlocked else tile.size
+        )
         with code.loop(0, code.select(b.rows > 0, b.rows, 1), depth, unroll=1) as k:
             count = code.min(depth, b.rows - k)
             isLastBlock = k + depth >= b.rows

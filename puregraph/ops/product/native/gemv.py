@@ -31,10 +31,11 @@ class GemvSpec(NamedTuple):
     k: int
     isTransposed: bool
     isRow: bool
+    real: str
 
 
 def gemvFrom(
-    a: Value, b: Value, m: int, n: int, k: int, aStrides: tuple[int, int], bStrides: tuple[int, int]
+    a: Value, b: Value, m: int, n: int, k: int, aStrides: tuple[int, int], bStrides: tuple[int, int], real: str
 ) -> GemvSpec | None:
     """The GEMV of a product of one row or one column, if its matrix has contiguous rows or columns."""
     if m == 1:
@@ -44,19 +45,19 @@ def gemvFrom(
     else:
         return None
     if strides[1] == 1:
-        return GemvSpec(x, xStride, w, strides[0], size, k, False, m == 1)
+        return GemvSpec(x, xStride, w, strides[0], size, k, False, m == 1, real)
     if strides[0] == 1 and xStride == 1:
-        return GemvSpec(x, xStride, w, strides[1], size, k, True, m == 1)
+        return GemvSpec(x, xStride, w, strides[1], size, k, True, m == 1, real)
     return None
 
 
 def gemv(spec: GemvSpec, epilogue: EpilogueSpec, lanes: int, threads: int) -> list[KernelCall]:
     """A task has a chunk of the results, in whole groups of columns, so that sums do not depend on the threads."""
-    unit = ROWS if spec.isTransposed else widestGroup(lanes) * lanes
+    unit = ROWS if spec.isTransposed else widestGroup(lanes, spec.real) * lanes
     parts = max(threads, -(-spec.size // CHUNK))
     chunk = min(-(-spec.size // parts // unit) * unit, CHUNK)
     write = writeDotGemv if spec.isTransposed else writeRowGemv
-    key = f"gemv {spec.isTransposed:d}{spec.isRow:d} {lanes} {epilogue.key}"
+    key = f"gemv {spec.isTransposed:d}{spec.isRow:d} {lanes} {spec.real} {epilogue.key}"
     slots = {
         "x": spec.x,
         "w": spec.w,
@@ -71,7 +72,7 @@ def gemv(spec: GemvSpec, epilogue: EpilogueSpec, lanes: int, threads: int) -> li
         KernelCall(
             name,
             key,
-            lambda code: write(code, epilogue, lanes, spec.isRow),
+            lambda code: write(code, epilogue, lanes, spec.isRow, spec.real),
             slots | epilogue.slots,
             -(-spec.size // chunk),
         )
@@ -91,25 +92,25 @@ class GemvTask(NamedTuple):
     y: IRPointer
 
 
-def readArguments(code: IRBuilder, epilogue: EpilogueSpec, lanes: int) -> GemvTask:
+def readArguments(code: IRBuilder, epilogue: EpilogueSpec, lanes: int, real: str) -> GemvTask:
     """The arguments of a task, read as its code begins."""
-    x, w = code.pointer("x", "f32"), code.pointer("w", "f32")
+    x, w = code.pointer("x", real), code.pointer("w", real)
     xStride, wStride, size, k, chunk = (code.integer(name) for name in ("xStride", "wStride", "size", "k", "chunk"))
     epilogue.open(code)
     start = code.task * chunk
-    y = code.scratch("f32", CHUNK + lanes)
+    y = code.scratch(real, CHUNK + lanes)
     return GemvTask(x, w, xStride, wStride, k, start, code.min(chunk, size - start), y)
 
 
-def writeRowGemv(code: IRBuilder, epilogue: EpilogueSpec, lanes: int, isRow: bool) -> None:
+def writeRowGemv(code: IRBuilder, epilogue: EpilogueSpec, lanes: int, isRow: bool, real: str) -> None:
     """y = sum_k x[k] w[k] over rows of w; accumulators of some columns stay in registers."""
-    task = readArguments(code, epilogue, lanes)
+    task = readArguments(code, epilogue, lanes, real)
     with code.loop(0, task.count, lanes, unroll=1) as i:
-        task.y.store(i, code.constant(0, IRType("f32", lanes)))
+        task.y.store(i, code.constant(0, IRType(real, lanes)))
     with code.loop(0, task.k, LONG, unroll=1) as k:
         rows = (k, code.min(k + LONG, task.k))
         left = code.variable(code.i64(0))
-        for vectors in halvings(widestGroup(lanes)):
+        for vectors in halvings(widestGroup(lanes, real)):
             width = vectors * lanes
             with code.loop(left.value, task.count - (width - 1), width, unroll=1) as i:
                 addRows(code, task, rows, i, vectors, lanes)
@@ -119,9 +120,9 @@ def writeRowGemv(code: IRBuilder, epilogue: EpilogueSpec, lanes: int, isRow: boo
     putResults(code, epilogue, task, lanes, isRow)
 
 
-def widestGroup(lanes: int) -> int:
+def widestGroup(lanes: int, real: str) -> int:
     """The number of column vectors summed at once, each in two chains; fewer vectors use more chains."""
-    return registers(lanes) // 4
+    return registers(lanes, real) // 4
 
 
 def halvings(count: int) -> list[int]:
@@ -139,8 +140,8 @@ def addRows(
     mask: IRValue | None = None,
 ) -> None:
     """y[i:] += sum_k x[k] w[k] over some rows, for `vectors` vectors; for few vectors, in several chains."""
-    rowsAtOnce = registers(lanes) // 2 // vectors
-    zero = code.constant(0, IRType("f32", lanes))
+    rowsAtOnce = registers(lanes, task.y.kind) // 2 // vectors
+    zero = code.constant(0, IRType(task.y.kind, lanes))
     sums = [[code.variable(zero) for _ in range(vectors)] for _ in range(rowsAtOnce)]
 
     def add(k: IRValue, chain: list[IRVariable]) -> None:
@@ -165,14 +166,14 @@ def addRows(
         address.store(0, address.load(0, lanes) + accumulator.value)
 
 
-def writeDotGemv(code: IRBuilder, epilogue: EpilogueSpec, lanes: int, isRow: bool) -> None:
+def writeDotGemv(code: IRBuilder, epilogue: EpilogueSpec, lanes: int, isRow: bool, real: str) -> None:
     """Dot products of x with several contiguous rows at a time."""
-    task = readArguments(code, epilogue, lanes)
+    task = readArguments(code, epilogue, lanes, real)
     rows = min(ROWS, lanes)
     vectorEnd = task.k - task.k % lanes
     with code.loop(0, task.count, rows, unroll=1) as i:
         lines = [task.w.at((task.start + code.min(i + r, task.count - 1)) * task.wStride) for r in range(rows)]
-        sums = [code.variable(code.constant(0, IRType("f32", lanes))) for _ in range(rows)]
+        sums = [code.variable(code.constant(0, IRType(real, lanes))) for _ in range(rows)]
         with code.loop(0, vectorEnd, lanes, unroll=2) as k:
             x = task.x.load(k, lanes)
             for accumulator, row in zip(sums, lines):
@@ -196,40 +197,41 @@ def skinnyProduct(
     strides: tuple[int, int],
     lanes: int,
     threads: int,
+    real: str,
 ) -> list[KernelCall]:
     """sums[m, n] of few rows of a and columns of b, both contiguous, `strides` apart: dot products.
 
     b is read in place; packing it would take longer than so few products.
     """
-    most = max(1, min(lanes, (registers(lanes) - 1 - m) // m))
+    most = max(1, min(lanes, (registers(lanes, real) - 1 - m) // m))
     columnsAtOnce = 1 << most.bit_length() - 1  # columns whose accumulators fit the registers, and a vector
     parts = max(threads, -(-n // CHUNK))
     chunk = min(-(-n // parts // columnsAtOnce) * columnsAtOnce, CHUNK)
 
     def write(code: IRBuilder) -> None:
-        writeSkinny(code, epilogue, m, columnsAtOnce, lanes)
+        writeSkinny(code, epilogue, m, columnsAtOnce, lanes, real)
 
     slots = {"a": a, "b": b, "n": n, "k": k, "aRow": strides[0], "bColumn": strides[1], "chunk": chunk}
-    key = f"few {m} {columnsAtOnce} {lanes} {epilogue.key}"
+    key = f"few {m} {columnsAtOnce} {lanes} {real} {epilogue.key}"
     return [KernelCall(f"product {m}x{k}x{n}", key, write, slots | epilogue.slots, -(-n // chunk))]
 
 
-def writeSkinny(code: IRBuilder, epilogue: EpilogueSpec, m: int, columnsAtOnce: int, lanes: int) -> None:
+def writeSkinny(code: IRBuilder, epilogue: EpilogueSpec, m: int, columnsAtOnce: int, lanes: int, real: str) -> None:
     """Tiles of all rows and some columns, with vector accumulators and a horizontal reduction at the end.
 
     Where there is time for it, the columns of the next tile are prefetched: hardware does not prefetch several short
     streams.
     """
-    a, b = code.pointer("a", "f32"), code.pointer("b", "f32")
+    a, b = code.pointer("a", real), code.pointer("b", real)
     n, k, aRow, bColumn, chunk = (code.integer(name) for name in ("n", "k", "aRow", "bColumn", "chunk"))
     epilogue.open(code)
     start = code.task * chunk
     count, vectorEnd = code.min(chunk, n - start), k - k % lanes
-    y = [code.scratch("f32", CHUNK + lanes) for _ in range(m)]
+    y = [code.scratch(real, CHUNK + lanes) for _ in range(m)]
     rows = [a.at(r * aRow) for r in range(m)]
     with code.loop(0, count, columnsAtOnce, unroll=1) as i:
         columns = [b.at((start + code.min(i + c, count - 1)) * bColumn) for c in range(columnsAtOnce)]
-        sums = [[code.variable(code.constant(0, IRType("f32", lanes))) for _ in columns] for _ in rows]
+        sums = [[code.variable(code.constant(0, IRType(real, lanes))) for _ in columns] for _ in rows]
 
         def add(at: IRValue, mask: IRValue | None = None) -> None:
             left = [row.load(at, lanes, mask) for row in rows]
@@ -284,13 +286,13 @@ def putResults(code: IRBuilder, epilogue: EpilogueSpec, task: GemvTask, lanes: i
 
 
 def outerProduct(
-    a: Value, b: Value, epilogue: EpilogueSpec, m: int, n: int, aStride: int, lanes: int, threads: int
+    a: Value, b: Value, epilogue: EpilogueSpec, m: int, n: int, aStride: int, lanes: int, threads: int, real: str
 ) -> list[KernelCall]:
     """Outer product: sums[m, n] = a[m] b[n] of a contiguous b, some rows to a task."""
     chunk = max(1, min(-(-m // threads), -(-(1 << 16) // n)))
 
     def write(code: IRBuilder) -> None:
-        left, right = code.pointer("a", "f32"), code.pointer("b", "f32")
+        left, right = code.pointer("a", real), code.pointer("b", real)
         rows, columns, step, some = (code.integer(name) for name in ("m", "n", "aStride", "chunk"))
         epilogue.open(code)
         start = code.task * some
@@ -305,5 +307,7 @@ def outerProduct(
 
     slots = {"a": a, "b": b, "m": m, "n": n, "aStride": aStride, "chunk": chunk}
     return [
-        KernelCall(f"product {m}x1x{n}", f"outer {lanes} {epilogue.key}", write, slots | epilogue.slots, -(-m // chunk))
+        KernelCall(
+            f"product {m}x1x{n}", f"outer {lanes} {real} {epilogue.key}", write, slots | epilogue.slots, -(-m // chunk)
+        )
     ]

@@ -6,15 +6,16 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
-from puregraph.ops.native.llvm.instructions import IRPointer, IRType, IRValue
+from puregraph.ops.native.llvm.instructions import SIZES, IRPointer, IRType, IRValue
 from puregraph.ops.native.llvm.irbuilder import IRBuilder
 
+LINE = 64  # bytes of a cache line
 AHEAD = 16  # rows of b that are prefetched before they are read
 LOOP, ROW = 1.0, 0.04  # the cost of an iteration besides its multiplications: fixed, and per element of a
 
 
 class Microkernel(NamedTuple):
-    """A register tile: `rows` of a times `vectors` of b's columns, each of `lanes` elements.
+    """A register tile: `rows` of a times `vectors` of b's columns, each of `lanes` elements of the kind `real`.
 
     Source    Goto & van de Geijn 2008, Anatomy of high-performance matrix multiplication, section 6
     """
@@ -22,6 +23,7 @@ class Microkernel(NamedTuple):
     rows: int
     vectors: int
     lanes: int
+    real: str = "f32"
 
     @property
     def width(self) -> int:
@@ -47,21 +49,26 @@ class Microkernel(NamedTuple):
         return -(-(n % self.width) // self.lanes)
 
     @property
+    def line(self) -> int:
+        """Elements of a cache line."""
+        return LINE // SIZES[self.real]
+
+    @property
     def key(self) -> str:
-        return f"{self.rows}x{self.vectors}x{self.lanes}"
+        return f"{self.rows}x{self.vectors}x{self.lanes} {self.real}"
 
 
-def registers(lanes: int) -> int:
-    """The number of vector registers: AVX2 has half as many as AVX-512 and ARM."""
-    return 16 if lanes == 8 else 32
+def registers(lanes: int, real: str = "f32") -> int:
+    """The number of vector registers: AVX2, whose vectors have 32 bytes, has half as many as AVX-512 and ARM."""
+    return 16 if lanes * SIZES[real] == 32 else 32
 
 
 @cache
-def tiles(lanes: int) -> list[Microkernel]:
+def tiles(lanes: int, real: str = "f32") -> list[Microkernel]:
     """All tiles whose accumulators fit the registers, together with a row of b and a broadcast element of a."""
-    most = registers(lanes) - 1
+    most = registers(lanes, real) - 1
     sizes = ((rows, vectors) for vectors in (1, 2, 3, 4, 6, 8) for rows in range(1, 15))
-    return [Microkernel(r, v, lanes) for r, v in sizes if (r + 1) * v <= most]
+    return [Microkernel(r, v, lanes, real) for r, v in sizes if (r + 1) * v <= most]
 
 
 def multiply(
@@ -97,7 +104,7 @@ def multiply(
         step = tile.width if bStride is None else optional[0]
         copyTarget = None if copy is None else optional[1]
         masks: list[IRValue | None] = [None] * vectors
-        lanes, zero = tile.lanes, code.constant(0, IRType("f32", tile.lanes))
+        lanes, zero = tile.lanes, code.constant(0, IRType(tile.real, tile.lanes))
         if columns is not None:
             masks[-1] = code.mask(optional[-1] - (vectors - 1) * lanes, lanes)
         addresses = [[to.at(r * tile.width + v * lanes) for v in range(vectors)] for r in range(tile.rows)]

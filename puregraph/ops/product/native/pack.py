@@ -106,7 +106,7 @@ def prefetchTargets(
     last = a.rows - 1
     if layout == "columns":
         step = code.select((panel == 0) & (index == 0), a.strides[1], 0)
-        return [(a.at(code.min(row + (GROUP * tile.rows + line), last), column), step) for line in (0, 16)]
+        return [(a.at(code.min(row + (GROUP * tile.rows + line), last), column), step) for line in (0, tile.line)]
     first = row + tile.rows + panel
     return [(a.at(code.min(r, last), column), code.i64(1)) for r in (first, first + panels)]
 
@@ -226,10 +226,11 @@ def packed(
     workspace: Callable[[int], Any],
     lanes: int,
     vectors: int = 2,
+    real: str = "f32",
 ) -> tuple[PackedMatrix, list[KernelCall]]:
     """b[k, n] packed once for several products, whose tiles have `vectors` vectors; `workspace(count)` allocates it."""
     to = PackedMatrix(workspace(packedSize(n, k, vectors, lanes)), k, n, vectors, lanes)
-    return to, pack(b, n, k, strides, to.array, lanes, vectors)
+    return to, pack(b, n, k, strides, to.array, lanes, vectors, real)
 
 
 def packedSize(n: int, k: int, vectors: int, lanes: int) -> int:
@@ -239,14 +240,16 @@ def packedSize(n: int, k: int, vectors: int, lanes: int) -> int:
     return ((panels - 1) * (k + lanes) + rows) * tile.width if panels else 0
 
 
-def pack(b: Any, n: int, k: int, strides: tuple[int, int], to: Value, lanes: int, vectors: int) -> list[KernelCall]:
+def pack(
+    b: Any, n: int, k: int, strides: tuple[int, int], to: Value, lanes: int, vectors: int, real: str = "f32"
+) -> list[KernelCall]:
     """The kernel call that packs b[k, n]."""
     tile = Microkernel(1, vectors, lanes)
     layout = layoutOf(strides, (k, n))
     panels, chunks = -(-n // tile.width), max(1, -(-k // CHUNK))
 
     def write(code: IRBuilder) -> None:
-        start, goal = code.pointer("b", "f32"), code.pointer("packed", "f32")
+        start, goal = code.pointer("b", real), code.pointer("packed", real)
         rows, columns, bStrides = code.integer("k"), code.integer("n"), (code.integer("bRow"), code.integer("bColumn"))
         matrix = withKnownStride(MatrixOperand(start, rows, columns, bStrides), layout)
         chunks = (rows + (CHUNK - 1)) / CHUNK
@@ -258,7 +261,7 @@ def pack(b: Any, n: int, k: int, strides: tuple[int, int], to: Value, lanes: int
     slots = {"b": b, "packed": to, "k": k, "n": n, "bRow": strides[0], "bColumn": strides[1]}
     if n == 0 or k == 0:
         return []
-    return [KernelCall(f"pack {k}x{n}", f"pack {layout} {vectors}x{lanes}", write, slots, panels * chunks)]
+    return [KernelCall(f"pack {k}x{n}", f"pack {layout} {vectors}x{lanes} {real}", write, slots, panels * chunks)]
 
 
 def withKnownStride(matrix: MatrixOperand, layout: str) -> MatrixOperand:

@@ -42,21 +42,28 @@ def splitSize(m: int, n: int, k: int, batch: int, lanes: int, overSamples: bool 
     return -(-k // min(MOST_PARTS, k // SHORTEST_PART) // lanes) * lanes
 
 
-def partialSums(partials: Strided, m: int, n: int, parts: int, batch: Sequence[int]) -> EpilogueSpec:
+def partialSums(partials: Strided, m: int, n: int, parts: int, batch: Sequence[int], real: str = "f32") -> EpilogueSpec:
     """The epilogue that stores partial sums as [batch][part][row][column]."""
     steps = [prod(batch[i + 1 :]) * parts * m * n for i in range(len(batch))]
-    return EpilogueSpec(partials, n, (*steps, m * n))
+    return EpilogueSpec(partials, n, (*steps, m * n), real)
 
 
 def reduceParts(
-    partials: Any, epilogue: EpilogueSpec, m: int, n: int, parts: int, batch: Sequence[int], lanes: int
+    partials: Any,
+    epilogue: EpilogueSpec,
+    m: int,
+    n: int,
+    parts: int,
+    batch: Sequence[int],
+    lanes: int,
+    real: str = "f32",
 ) -> KernelCall:
     """The partial sums added in their order and given to the epilogue; a task has some rows."""
     chunk = max(1, min(m, -(-(1 << 13) // n)))
     chunks = -(-m // chunk)
 
     def write(code: IRBuilder) -> None:
-        start = code.pointer("parts", "f32")
+        start = code.pointer("parts", real)
         rows, columns, count, rowsEach = (code.integer(name) for name in ("m", "n", "count", "chunk"))
         sizes = [code.integer(f"batch{i}") for i in range(len(batch))]
         epilogue.open(code)
@@ -87,5 +94,5 @@ def reduceParts(
 
     slots = {"parts": partials, "m": m, "n": n, "count": parts, "chunk": chunk}
     slots |= {f"batch{i}": size for i, size in enumerate(batch)} | epilogue.slots
-    key = f"parts {lanes} {len(batch)} {epilogue.key}"
+    key = f"parts {lanes} {real} {len(batch)} {epilogue.key}"
     return KernelCall(f"total {parts}x{m}x{n}", key, write, slots, chunks * prod(batch))
