@@ -8,12 +8,15 @@ import pytest
 from natively import needsNative
 
 from puregraph import (
+    LSTM,
     MSE,
     SGD,
     Adam,
     Add,
+    AvgPool2D,
     Conv2D,
     CrossEntropy,
+    Flatten,
     Graph,
     GraphWarning,
     Input,
@@ -98,6 +101,30 @@ def test_training_steps_with_states_and_an_optimizer_are_verified(verified, rng)
     x = rng.standard_normal((4, 1, 12, 12)).astype(np.float32)
     losses = [float(program.run(x, np.arange(4))[0]) for _ in range(5)]
     assert losses[-1] < losses[0]
+
+
+@needsNative
+@pytest.mark.parametrize("name", ["lenet", "lstm", "attention", "depthwise"])
+def test_steps_of_float64_are_native_and_near_numpy(verified, rng, name):
+    net, shape = {
+        "lenet": lambda: (models.lenet(size=12, maps=(2, 3), norm=True), (5, 1, 12, 12)),
+        "lstm": lambda: (Sequential(LSTM(6, 9), Max(1)), (3, 7, 6)),
+        "attention": lambda: (attention(24), (2, 11, 24)),
+        "depthwise": lambda: (Sequential(Conv2D(9, 9, 3, pad=1, groups=9), AvgPool2D(2), Flatten()), (2, 9, 5, 6)),
+    }[name]()
+    initial.seed(1)
+    net = net.calcMode("float64")
+    y = net.evalMode()(rng.standard_normal(shape))
+    program = net.trainMode().compile([shape, y.shape], cost=MSE(), optimizer=Adam(0.01))
+    for _ in range(3):
+        program.run(rng.standard_normal(shape), rng.standard_normal(y.shape))
+    assert "numpy" not in {row[2] for row in map(str.split, str(program.table()).splitlines()) if len(row) > 2}
+
+
+def attention(size):
+    """Attention of three heads, with a residual."""
+    x = Input(name="x").node()
+    return Graph(x, Add()(x, models.multiHeadAttention(size, 3)(x)))
 
 
 @needsNative
