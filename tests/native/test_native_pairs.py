@@ -14,36 +14,43 @@ pytestmark = needsNative
 SIZES = [(1, 2, 1), (5, 2, 3), (7, 3, 16), (300, 5, 8), (9, 16, 16), (6, 17, 33), (64, 27, 16), (3, 40, 5)]
 
 
-def vectors(samples, count, size, gap=0):
+REALS = {"f4": ("f32", 1e-5), "f8": ("f64", 1e-13)}
+
+
+def vectors(samples, count, size, gap=0, dtype="f4"):
     rng = np.random.default_rng(count)
-    return [rng.standard_normal((samples, size + gap)).astype(np.float32)[:, :size] for _ in range(count)]
+    return [rng.standard_normal((samples, size + gap)).astype(dtype)[:, :size] for _ in range(count)]
 
 
 def rowOf(x):
-    return x.strides[0] // 4
+    return x.strides[0] // x.itemsize
 
 
 @pytest.mark.parametrize("cpu", ["", "x86-64-v3"])
 @pytest.mark.parametrize("samples, count, size", SIZES)
-def test_dots_are_those_of_numpy(samples, count, size, cpu):
+@pytest.mark.parametrize("dtype", REALS)
+def test_dots_are_those_of_numpy(samples, count, size, cpu, dtype):
+    real, tolerance = REALS[dtype]
     with compiledFor(cpu):
-        xs = vectors(samples, count, size, gap=3)
-        y = np.full((samples, count * (count - 1) // 2 + 5), 7, np.float32)
+        xs = vectors(samples, count, size, 3, dtype)
+        y = np.full((samples, count * (count - 1) // 2 + 5), 7, dtype)
         wanted = pairDots(*xs)
-        run(pairwisedot.pairDots(xs, list(map(rowOf, xs)), size, samples, y, y.shape[1]), 2)
-        np.testing.assert_allclose(y[:, :-5], wanted, rtol=1e-5, atol=1e-5)
+        run(pairwisedot.pairDots(xs, list(map(rowOf, xs)), size, samples, y, y.shape[1], real), 2)
+        np.testing.assert_allclose(y[:, :-5], wanted, rtol=tolerance, atol=tolerance)
         assert (y[:, -5:] == 7).all()
 
 
 @pytest.mark.parametrize("cpu", ["", "x86-64-v3"])
 @pytest.mark.parametrize("samples, count, size", SIZES)
-def test_gradients_are_those_of_numpy(samples, count, size, cpu):
+@pytest.mark.parametrize("dtype", REALS)
+def test_gradients_are_those_of_numpy(samples, count, size, cpu, dtype):
+    real, tolerance = REALS[dtype]
     with compiledFor(cpu):
-        xs = vectors(samples, count, size, gap=1)
-        grad = np.random.default_rng(0).standard_normal((samples, count * (count - 1) // 2 + 2)).astype(np.float32)
-        dx = np.full((samples, count, size), 7, np.float32)
-        run(pairwisedot.pairDotsGrad(grad, grad.shape[1], xs, list(map(rowOf, xs)), size, samples, dx), 2)
-        np.testing.assert_allclose(dx, pairDotsGrad(grad[:, :-2].copy(), *xs), rtol=1e-5, atol=1e-5)
+        xs = vectors(samples, count, size, 1, dtype)
+        grad = np.random.default_rng(0).standard_normal((samples, count * (count - 1) // 2 + 2)).astype(dtype)
+        dx = np.full((samples, count, size), 7, dtype)
+        run(pairwisedot.pairDotsGrad(grad, grad.shape[1], xs, list(map(rowOf, xs)), size, samples, dx, real), 2)
+        np.testing.assert_allclose(dx, pairDotsGrad(grad[:, :-2].copy(), *xs), rtol=tolerance, atol=tolerance)
 
 
 @pytest.mark.parametrize("axes", [(0, 1), (1, 0)])

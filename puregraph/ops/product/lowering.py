@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from puregraph.ops.ir.elementlayout import elementStrides, isRowMajor, isSingle, toRowMajor
+from puregraph.ops.ir.elementlayout import elementStrides, isReal, isRowMajor, realOf, toRowMajor
 from puregraph.ops.ir.value import Call
 from puregraph.ops.native.llvm.kernelcall import KernelCall
 from puregraph.ops.operation import op
@@ -21,22 +21,25 @@ MAX_VECTORS = 128  # most vectors: each one adds two arguments and some instruct
 def lowerPairDots(call: Call, workspace: LoweringWorkspace) -> list[KernelCall] | None:
     """The dot products of all pairs."""
     (y,), xs = call.outs, call.arguments
-    if len(xs) > MAX_VECTORS or not isSingle(*xs, y) or not isRowMajor(y):
+    if len(xs) > MAX_VECTORS or not isReal(*xs, y) or not isRowMajor(y):
         return None
     matrices, rows, before = sampled(xs, workspace)
     samples, size = xs[0].shape
-    return [*before, *pairwisedot.pairDots(matrices, rows, size, samples, y, y.shape[1])]
+    return [*before, *pairwisedot.pairDots(matrices, rows, size, samples, y, y.shape[1], realOf(y))]
 
 
 @op(pairDotsGrad).lower
 def lowerPairDotsGrad(call: Call, workspace: LoweringWorkspace) -> list[KernelCall] | None:
     """The gradients of all vectors, concatenated."""
     (dx,), (grad, *xs) = call.outs, call.arguments
-    if len(xs) > MAX_VECTORS or not isSingle(grad, *xs, dx) or not isRowMajor(dx):
+    if len(xs) > MAX_VECTORS or not isReal(grad, *xs, dx) or not isRowMajor(dx):
         return None
     matrices, rows, before = sampled([grad, *xs], workspace)
     samples, size = xs[0].shape
-    return [*before, *pairwisedot.pairDotsGrad(matrices[0], rows[0], matrices[1:], rows[1:], size, samples, dx)]
+    return [
+        *before,
+        *pairwisedot.pairDotsGrad(matrices[0], rows[0], matrices[1:], rows[1:], size, samples, dx, realOf(dx)),
+    ]
 
 
 def sampled(values: Any, workspace: LoweringWorkspace) -> tuple[list[Any], list[int], list[KernelCall]]:

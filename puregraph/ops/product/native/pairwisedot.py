@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from puregraph.ops.native.llvm import jit
-from puregraph.ops.native.llvm.instructions import IRPointer, IRType, IRValue
+from puregraph.ops.native.llvm.instructions import SIZES, IRPointer, IRType, IRValue
 from puregraph.ops.native.llvm.irbuilder import IRBuilder
 from puregraph.ops.native.llvm.kernelcall import KernelCall
 from puregraph.ops.native.llvm.registertranspose import transposed
@@ -23,28 +23,35 @@ CHUNK = 1 << 18  # multiplications of a task, or more
 
 
 def pairDots(
-    xs: Sequence[Value], rows: Sequence[int], size: int, samples: int, y: Value, yRow: int
+    xs: Sequence[Value], rows: Sequence[int], size: int, samples: int, y: Value, yRow: int, real: str = "f32"
 ) -> list[KernelCall]:
     """y[n, p] = <x_i[n], x_j[n]> for i > j, row by row; `rows` are the strides of the samples of each x."""
     count = len(xs)
     slots = slotsFor(xs, rows, samples, count * count * size) | {"y": y, "yRow": yRow}
-    write = partial(writeDots, count, size)
-    return [KernelCall(f"pairDots {samples}x{count}x{size}", machineKey(), write, slots, tasksOf(slots))]
+    write = partial(writeDots, count, size, real)
+    return [KernelCall(f"pairDots {samples}x{count}x{size}", machineKey(real), write, slots, tasksOf(slots))]
 
 
 def pairDotsGrad(
-    grad: Strided, gradRow: int, xs: Sequence[AnyArray], rows: Sequence[int], size: int, samples: int, dx: Strided
+    grad: Strided,
+    gradRow: int,
+    xs: Sequence[AnyArray],
+    rows: Sequence[int],
+    size: int,
+    samples: int,
+    dx: Strided,
+    real: str = "f32",
 ) -> list[KernelCall]:
     """dx[n, i] = the sum over j of g[n, i j] x_j[n], g being as `pairDots` gives y; dx (n, f, d) is contiguous."""
     count = len(xs)
     slots = slotsFor(xs, rows, samples, 2 * count * count * size) | {"grad": grad, "gradRow": gradRow, "dx": dx}
-    write = partial(writeGrads, count, size)
-    return [KernelCall(f"pairDotsGrad {samples}x{count}x{size}", machineKey(), write, slots, tasksOf(slots))]
+    write = partial(writeGrads, count, size, real)
+    return [KernelCall(f"pairDotsGrad {samples}x{count}x{size}", machineKey(real), write, slots, tasksOf(slots))]
 
 
-def machineKey() -> str:
+def machineKey(real: str) -> str:
     """The machine part of the code's key; sizes are constants in the code."""
-    return str(jit.lanes(4))
+    return f"{real} {jit.lanes(SIZES[real])}"
 
 
 def slotsFor(xs: Sequence[Any], rows: Sequence[int], samples: int, cost: int) -> dict[str, Value | int]:
@@ -58,13 +65,13 @@ def tasksOf(slots: dict[str, Any]) -> int:
     return -(-slots["samples"] // slots["step"])
 
 
-def writeDots(count: int, size: int, code: IRBuilder) -> None:
+def writeDots(count: int, size: int, real: str, code: IRBuilder) -> None:
     """For each sample y = x x' below the diagonal: broadcast elements of x times rows of x'."""
-    lanes = jit.lanes(4)
-    vectors = vectorsOf(code, count)
-    y, stride = code.pointer("y", "f32"), code.integer("yRow")
+    lanes = jit.lanes(SIZES[real])
+    vectors = vectorsOf(code, count, real)
+    y, stride = code.pointer("y", real), code.integer("yRow")
     wide, high = paddedSize(size, lanes), paddedSize(count, lanes)
-    plain, across = code.scratch("f32", high * wide), code.scratch("f32", wide * high)
+    plain, across = code.scratch(real, high * wide), code.scratch(real, wide * high)
     with eachSample(code) as n:
         for first in range(0, high, lanes):
             with code.loop(0, wide, lanes, unroll=1) as c:
@@ -77,26 +84,26 @@ def writeDots(count: int, size: int, code: IRBuilder) -> None:
         with code.loop(1, count, unroll=1) as i:
             start, left = i * (i - 1) // 2, plain.at(i * wide)
             with code.loop(0, i, lanes, unroll=1) as j:
-                sums = code.variable(code.constant(0.0, IRType("f32", lanes)))
+                sums = code.variable(code.constant(0.0, IRType(real, lanes)))
                 with code.loop(0, size, unroll=4) as c:
                     sums.value = code.fma(code.splat(left.load(c), lanes), across.load(c * high + j, lanes), sums.value)
                 target.store(start + j, sums.value, code.mask(i - j, lanes))
 
 
-def writeGrads(count: int, size: int, code: IRBuilder) -> None:
+def writeGrads(count: int, size: int, real: str, code: IRBuilder) -> None:
     """For each sample and vector, the sum of the other vectors weighted by their gradients."""
-    lanes = jit.lanes(4)
-    vectors = vectorsOf(code, count)
-    grad, stride, dx = code.pointer("grad", "f32"), code.integer("gradRow"), code.pointer("dx", "f32")
+    lanes = jit.lanes(SIZES[real])
+    vectors = vectorsOf(code, count, real)
+    grad, stride, dx = code.pointer("grad", real), code.integer("gradRow"), code.pointer("dx", real)
     wide = paddedSize(size, lanes)
-    plain = code.scratch("f32", count * wide)
+    plain = code.scratch(real, count * wide)
     with eachSample(code) as n:
         for row in range(count):
             with code.loop(0, wide, lanes, unroll=1) as c:
                 plain.store(row * wide + c, read(code, vectors, n, row, c, size, lanes))
         sampleGrad, target = grad.at(n * stride), dx.at(n * (count * size))
         with code.loop(0, count, unroll=1) as i, code.loop(0, wide, lanes, unroll=1) as c:
-            sums = code.variable(code.constant(0.0, IRType("f32", lanes)))
+            sums = code.variable(code.constant(0.0, IRType(real, lanes)))
 
             def add(j: IRValue, pair: IRValue) -> None:
                 weight = code.splat(sampleGrad.load(pair), lanes)
@@ -114,9 +121,9 @@ def paddedSize(count: int, lanes: int) -> int:
     return -(-count // lanes) * lanes
 
 
-def vectorsOf(code: IRBuilder, count: int) -> list[tuple[IRPointer, IRValue]]:
+def vectorsOf(code: IRBuilder, count: int, real: str) -> list[tuple[IRPointer, IRValue]]:
     """The pointer of each vector and its stride of samples."""
-    return [(code.pointer(f"x{i}", "f32"), code.integer(f"row{i}")) for i in range(count)]
+    return [(code.pointer(f"x{i}", real), code.integer(f"row{i}")) for i in range(count)]
 
 
 def read(
@@ -124,7 +131,7 @@ def read(
 ) -> IRValue:
     """Elements c, c + 1, ... of vector i of sample n; 0 beyond its end, and for vectors beyond the last."""
     if i >= len(vectors):
-        return code.constant(0.0, IRType("f32", lanes))
+        return code.constant(0.0, IRType(vectors[0][0].kind, lanes))
     pointer, row = vectors[i]
     return pointer.at(n * row).load(c, lanes, None if size % lanes == 0 else code.mask(size - c, lanes))
 
