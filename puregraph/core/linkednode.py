@@ -126,7 +126,7 @@ class LinkedNode(ForeignAttributes):
     def slotsFrom(self, slots: Any, reader: LinkedNode) -> tuple[int, ...] | None:
         """Convert slots, by index or name, to checked indices; hidden outputs come after the visible ones."""
         if slots is None:
-            return self.module.carried
+            return self.module.edgeSlots
         if type(slots) is int and 0 <= slots < len(self.module.outputNames):
             return (slots,)
         names = (*self.module.outputNames, *(() if self.module.isGraph else self.module.hidden))

@@ -148,7 +148,7 @@ class Module(KeepsLastCall, KeepsInitArgs, Parameterized):
     `zeroBeyond` the name of the input with the time step (axis 1) from which the first output is 0
     `gives`     the kind of output, for a following cost: "probabilities", "no negatives", "features last" (along the
                 last axis), "as taken" (same as the input); a cost `takes` "logits" or "scores"
-    `carried`   the outputs that an edge without slots carries; None: all
+    `edgeSlots` the outputs that an edge without slots carries; None: all
     `addedCost` the output, after the first, that is added to the cost of a network; 0 if there is none
     `views`     if the output is the first input, or a view of it, and so takes no memory
     `gradAliases`   if an input of the output's shape gets the output gradient itself
@@ -172,7 +172,7 @@ class Module(KeepsLastCall, KeepsInitArgs, Parameterized):
     fractions: tuple[str, ...] = ()
     gives = ""
     zeroBeyond = ""
-    carried: tuple[int, ...] | None = None
+    edgeSlots: tuple[int, ...] | None = None
     addedCost = 0
     views = False
     gradAliases = False

@@ -37,7 +37,7 @@ class Penalty(Module):
 
     reads = ("x",)
     outputNames = ("y", "cost")
-    carried = (0,)
+    edgeSlots = (0,)
     addedCost = 1
 
     def __init__(self, weight: NotNegative = 0.01, formula: Text = "abs(x)", name=None):
