@@ -156,7 +156,7 @@ class Lowering:
             tiling = None if isinstance(step, Group) or p in self.epilogues else self.tilingOf(step)
             if tiling is None or value.shape != group.space or axes != identity(group, value):
                 continue
-            if group.arithmetic != KINDS[named(value.dtype)]:
+            if (group.arithmetic == "f64") != (value.dtype == np.float64):  # sums are not converted
                 continue
             others = [v for v, readAxes in group.loads.values() if v is not value or readAxes != axes]
             if any(self.makers.get(v.root.number, -1) >= p for v in others):
