@@ -77,7 +77,8 @@ def steps(make):
     rng = np.random.default_rng(0)
     x, y = rng.standard_normal(shape), rng.integers(0, 10, shape[0])
     program = net.calcMode("float64").compile([shape, y.shape], cost=pg.CrossEntropy(), optimizer=pg.Adam(1e-3))
-    trainer = pg.Trainer(twin.calcMode("float64"), pg.CrossEntropy(), pg.Adam(1e-3), len(x), compile=False, progress="none")
+    options = {"batchsize": len(x), "compile": False, "progress": "none"}
+    trainer = pg.Trainer(twin.calcMode("float64"), pg.CrossEntropy(), pg.Adam(1e-3), **options)
     module.double()
     optimizer = torch.optim.Adam(module.parameters(), 1e-3, fused=True)
     data, target = torch.from_numpy(x), torch.from_numpy(y)
