@@ -98,5 +98,5 @@ def test_cutoffs_that_do_not_fit_are_refused():
     for cutoffs in ((5, 3), (3, 10), (3, 3)):
         with pytest.raises(ArgumentError, match="wanted cutoffs that rise, below 10"):
             AdaptiveSoftmax(8, 10, cutoffs)
-    with pytest.raises(ArgumentError, match="8 features / 4\\^2 is less than one"):
+    with pytest.raises(ArgumentError, match="wanted at least 4\\^2 features for 2 cutoffs, got 8"):
         AdaptiveSoftmax(8, 10, (2, 5))
