@@ -10,6 +10,7 @@ import numpy as np
 from puregraph.core import initial
 from puregraph.core.arguments import Count, Fraction, NotNegative, Whole, optional, takes
 from puregraph.core.base.widen import widen
+from puregraph.core.device import toDevice, toHost
 from puregraph.core.errors import ArgumentError, need
 from puregraph.core.hostrule import onHost
 from puregraph.core.param import FixedState, Param, State
@@ -109,7 +110,7 @@ class SpectralNorm(Derived):
         self.V = holding(of.materialize())
         matrix = self.matrixOf(self.V.materialize())
         rng = np.random.default_rng(0)
-        left, right = (rng.standard_normal(n).astype(of.dtype) for n in matrix.shape)
+        left, right = (toDevice(rng.standard_normal(n).astype(of.dtype)) for n in matrix.shape)
         for _ in range(15):
             left, right = self.improved(matrix, right)
         self.u, self.v = holding(left, State), holding(right, State)
@@ -190,12 +191,12 @@ class Orthogonal(Derived):
     def declare(self, of: Param) -> None:
         if len(of.shape) < 2:
             raise ArgumentError(f"Orthogonal: wanted a parameter with two axes or more, got shape {of.shape}")
-        matrix = self.tall(of.materialize())
+        matrix = self.tall(toHost(of.materialize()))
         full, upper = np.linalg.qr(matrix.astype(np.float64), mode="complete")
         signs = np.ones(len(full))
         signs[: matrix.shape[1]] = np.where(np.diagonal(upper) < 0, -1.0, 1.0)
-        self.X = holding(np.zeros_like(matrix))
-        self.Q = holding((full * signs).astype(of.dtype), FixedState)
+        self.X = holding(toDevice(np.zeros_like(matrix)))
+        self.Q = holding(toDevice((full * signs).astype(of.dtype)), FixedState)
 
     def tall(self, W: AnyArray) -> AnyArray:
         """The parameter as a matrix with at least as many rows as columns."""
@@ -360,18 +361,18 @@ class Masked(Derived):
     def __init__(self, of: Param, mask: AnyArray | None = None, keep: float = 0.5):
         if mask is not None and np.shape(mask) != of.shape:
             raise ArgumentError(f"Masked: wanted a mask of shape {of.shape}, got {np.shape(mask)}")
-        self.chosen = None if mask is None else np.array(mask)
+        self.chosen = None if mask is None else toHost(mask).copy()
         super().__init__(of, keep=keep)
 
     def declare(self, of: Param) -> None:
         V = of.materialize()
         chosen, self.chosen = self.chosen, None
         if chosen is None:
-            order = np.argsort(-np.abs(np.asarray(V)).reshape(-1), kind="stable")
+            order = np.argsort(-np.abs(toHost(V)).reshape(-1), kind="stable")
             chosen = np.zeros(V.size)
             chosen[order[: round(self.settings["keep"] * V.size)]] = 1
         self.V = holding(V)
-        self.mask = holding(chosen.reshape(V.shape).astype(of.dtype), FixedState)
+        self.mask = holding(toDevice(chosen.reshape(V.shape).astype(of.dtype)), FixedState)
 
     def updateData(self, V: AnyArray, mask: AnyArray) -> AnyArray:
         return V * mask

@@ -128,7 +128,10 @@ def ofModules(libraries, mode="float32"):
             for train in (True, False):
                 module, shapes = examplesOf(cls)[number]
                 net, data = alone(module, module.sample(np.random.default_rng(0), *shapes))
-                found[cls, number, train] = gathered(net.calcMode(mode), *[x.shape for x in data], train=train)
+                options = {"train": train}
+                if any(x.dtype.itemsize == 1 and x.dtype.kind in "iu" for x in data):  # whose types follow their inputs'
+                    options["dtypes"] = [np.dtype(np.float32) if x.dtype.kind == "f" else x.dtype for x in data]
+                found[cls, number, train] = gathered(net.calcMode(mode), *[x.shape for x in data], **options)
     return found
 
 

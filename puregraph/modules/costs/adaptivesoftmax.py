@@ -61,8 +61,8 @@ class AdaptiveSoftmax(Cost):
         self.sizes = [(insize // factor ** (i + 1), ends[i + 1] - ends[i]) for i in range(len(cutoffs))]
         if not self.sizes[-1][0]:
             raise ArgumentError(
-                f"{type(self).__name__}: wanted at least {factor}^{len(cutoffs)} features for {len(cutoffs)} cutoffs, got "
-                f"{insize}; give fewer cutoffs, or a smaller factor"
+                f"{type(self).__name__}: wanted at least {factor}^{len(cutoffs)} features for {len(cutoffs)} cutoffs, "
+                f"got {insize}; give fewer cutoffs, or a smaller factor"
             )
         head, columns = ends[0] + len(cutoffs), sum(size for size, _ in self.sizes)
         self.W = Param((insize, head), initial.weights(None, insize, head, 1.0))
