@@ -129,7 +129,9 @@ def ofModules(libraries, mode="float32"):
                 module, shapes = examplesOf(cls)[number]
                 net, data = alone(module, module.sample(np.random.default_rng(0), *shapes))
                 options = {"train": train}
-                if any(x.dtype.itemsize == 1 and x.dtype.kind in "iu" for x in data):  # whose types follow their inputs'
+                if any(
+                    x.dtype.itemsize == 1 and x.dtype.kind in "iu" for x in data
+                ):  # whose types follow their inputs'
                     options["dtypes"] = [np.dtype(np.float32) if x.dtype.kind == "f" else x.dtype for x in data]
                 found[cls, number, train] = gathered(net.calcMode(mode), *[x.shape for x in data], **options)
     return found
