@@ -50,15 +50,18 @@ class MemoryPlan:
         self.overwritten: dict[int, int] = {}
         self.copies: list[tuple[StoreTarget, Value]] = []
         self.last = lastReads(schedule)
-        self.storeInTargets()
+        self.storeInTargets(ownsOutputs)
         self.assignBuffers()
         self.ownOutputs: dict[int, StepOutput] = {}
         if ownsOutputs:
             self.separateOutputs()
         self.bytes = arranged(self.buffers)
 
-    def storeInTargets(self) -> None:
-        """Compute a stored value directly in its target's memory, if the old value is not read later."""
+    def storeInTargets(self, addsUp: bool) -> None:
+        """Compute a stored value directly in its target's memory, if the old value is not read later.
+
+        `addsUp` has partial sums computed there as well.
+        """
         birth = {y.number: i for i, call in enumerate(self.schedule.calls) for y in call.outs if y is not None}
         old = {id(target): value for target, value in self.schedule.held}
         read = {id(target.param) for target, _ in self.schedule.held if type(target) is GradientOf}
@@ -69,7 +72,7 @@ class MemoryPlan:
             free = value.number not in self.locations and value.base is None and fits(target, value)
             if free and self.mayOverwrite(before, value, birth[value.number]):
                 self.locations[value.number] = target
-                if type(target) is GradientOf and id(target.param) not in read:
+                if addsUp and type(target) is GradientOf and id(target.param) not in read:
                     self.addUpInTarget(target, value, birth)
             else:
                 self.copies.append((target, value))
