@@ -66,7 +66,7 @@ def programOf(module, dtype="f4", **options):
         (lambda self, x: np.sort(x, axis=1), "f4", "lower: no lowering is registered"),
         (lambda self, x: (x.astype("f8") @ x.T @ x).astype("f4"), "f4", "lower: what lowers it returned None"),
         (lambda self, x: np.tanh(x.astype("f2")).astype("f4"), "f4", "fuse: no group took it"),
-        (lambda self, x: np.tanh(x), "f8", "backend: 'numpy' lowers no calls"),
+        (lambda self, x: np.tanh(x), "f2", "backend: 'numpy' lowers no calls"),
     ],
 )
 def test_a_step_that_is_left_to_numpy_says_which_pass_and_why(rule, dtype, words):

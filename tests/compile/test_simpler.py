@@ -307,10 +307,10 @@ def test_maps_stay_channels_last_where_others_do_not():
     assert found["relu"] == found["grad:relu"] == (8 * 36 * 4, 4, 8 * 6 * 4, 8 * 4)
 
 
-def test_float64_is_left_to_numpy_bit_for_bit():
+def test_float64_is_native_like_float32():
     """Also of a graph that has no parameters, whose inputs alone say what is computed in."""
     a, b = (np.random.default_rng(i).standard_normal((7, 7)) for i in range(2))
     function = lambda a, b: np.einsum("ij,jk->ki", a, b, optimize=True).repeat(2, axis=0)  # noqa: E731
     program = programOf(function, a, b)
-    assert not any(call.kind.isNative for call in program.plan.schedule.calls)
-    assert np.array_equal(program.run(a, b), function(a, b))
+    assert all(call.kind.isNative or call.kind.isView for call in program.plan.schedule.calls)
+    np.testing.assert_allclose(program.run(a, b), function(a, b), rtol=1e-12, atol=1e-13)

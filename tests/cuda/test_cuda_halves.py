@@ -11,11 +11,13 @@ from puregraph.ops.convolution import reference as convolution
 from puregraph.ops.gather import labels
 from puregraph.ops.gather import reference as scatter
 from puregraph.ops.kernel import registry
+from puregraph.ops.order.reference import sortAlong
 from puregraph.ops.pooling import reference as pooling
 from puregraph.ops.product import einsum, pairwisedot
 from puregraph.ops.random import reference as randoms
 from puregraph.ops.recurrent import reference as recurrent
 from puregraph.ops.reduction import entropy, norm
+from puregraph.ops.reduction.cumulate import cumulate
 from puregraph.ops.reduction.windowsum import windowSum
 
 pytestmark = needsEmulator
@@ -86,7 +88,7 @@ CASES = {  # a kernel, and its arguments, for a size
 FEW = {"convolve", "convolveData", "convolveWeight"}  # whose texts follow from sizes: they are tried with one
 ALIKE = {  # whose floats have to be of one dtype, or that have other tests for it
     attend, attendGrad, norm.norm, recurrent.forward, recurrent.throughTime, randoms.uniform, randoms.normal,
-    recurrent.alive, labels.classIndex,
+    recurrent.alive, labels.classIndex, cumulate, sortAlong,
 }  # fmt: skip
 
 

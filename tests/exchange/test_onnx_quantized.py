@@ -140,7 +140,7 @@ def check(kind, seed):
     each = Setting(kind, seed)
     net = fromOnnx(each.model)
     labels = [node.label for node in net.nodes]
-    assert f"Quantized{'Convolve' if kind == 'Conv' else 'Product'}" in labels and "Dequantize" not in labels
+    assert f"Quantized{'Convolve' if kind == 'Conv' else 'MatMul'}" in labels and "Dequantize" not in labels
     y, wanted = net(each.data), fromOnnx(each.model, patterns=False)(each.data)
     assert y.dtype == wanted.dtype
     np.testing.assert_array_equal(y, each.exactly())

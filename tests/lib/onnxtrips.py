@@ -107,7 +107,8 @@ def trip(number):
 def runtimeDifferences(model, given, single, exact):
     """How onnxruntime differs, where it runs the model.
 
-    It divides no integers by zero, has pools of three axes, and no last state of a sequence of length 0.
+    It divides no integers by zero, has pools of three axes, and no last state of a sequence of length 0. Linear sizing
+    of samples and channels it lacks.
     """
     kinds = {node.op_type for node in model.graph.node}
     pools = [
@@ -122,7 +123,7 @@ def runtimeDifferences(model, given, single, exact):
     try:
         found = ran(model, given.data)
     except Exception as error:  # its own errors have no common base
-        if "modulo by zero" in str(error):
+        if "modulo by zero" in str(error) or "'Linear' mode only supports" in str(error):
             return []
         raise
     close = CLOSE if COARSE.isdisjoint(kinds) else ROUGH

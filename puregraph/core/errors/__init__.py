@@ -159,7 +159,14 @@ class ShapeError(PuregraphError, ValueError):
 
 
 class SizeError(ShapeError, ArgumentError):
-    """A size or count among the arguments of a constructor or function is no whole number, or out of range."""
+    """A size or count among the arguments of a constructor or function is not a whole number, or is out of range.
+
+    >>> try:
+    ...     Linear(-1, 3)
+    ... except SizeError as error:
+    ...     print(error)
+    Linear: wanted insize as a whole number of at least 0, got -1
+    """
 
 
 def listed(faults: tuple[Any, ...]) -> str:
