@@ -23,14 +23,14 @@ RESULT = Path(__file__).parent / "results" / "doubles.txt"
 
 
 def mlp():
-    """784-512-512-10, 64 samples."""
+    """MLP 784-512-512-10, 64 samples."""
     ours = pg.Sequential(pg.Linear(784, 512), pg.Relu(), pg.Linear(512, 512), pg.Relu(), pg.Linear(512, 10))
     layers = nn.Linear(784, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 10)
     return ours, nn.Sequential(*layers), (64, 784)
 
 
 def lenet():
-    """Two convolutions and three linear layers, 64 images of 28 x 28."""
+    """LeNet, 64 images of 28 x 28."""
     ours = pg.Sequential(
         *(pg.Conv2D(1, 6, 5, pad=2), pg.Relu(), pg.MaxPool2D(2), pg.Conv2D(6, 16, 5), pg.Relu(), pg.MaxPool2D(2)),
         *(pg.Flatten(), pg.Linear(400, 120), pg.Relu(), pg.Linear(120, 84), pg.Relu(), pg.Linear(84, 10)),
@@ -61,7 +61,7 @@ class Block(nn.Module):
 
 
 def block():
-    """A transformer block of 256, four heads, 8 sequences of 128 positions."""
+    """Transformer block of 256, 8 x 128."""
     x = pg.Input(name="x").node()
     h = pg.Add()(x, pg.models.multiHeadAttention(256, 4)(pg.LayerNorm(256)(x)))
     wide = pg.Gelu()(pg.Linear(256, 1024)(pg.LayerNorm(256)(h)))
