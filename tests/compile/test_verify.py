@@ -104,8 +104,12 @@ def test_training_steps_with_states_and_an_optimizer_are_verified(verified, rng)
 
 
 @needsNative
+@pytest.mark.parametrize("cpu", ["", "haswell"])
 @pytest.mark.parametrize("name", ["lenet", "lstm", "attention", "depthwise"])
-def test_steps_of_float64_are_native_and_near_numpy(verified, rng, name):
+def test_steps_of_float64_are_native_and_near_numpy(verified, monkeypatch, rng, name, cpu):
+    if jit.lanes(8) < 4 or cpu and jit.processor() != "x86":
+        pytest.skip("vectors of two are left to numpy")
+    monkeypatch.setenv("PUREGRAPH_CPU", cpu)
     net, shape = {
         "lenet": lambda: (models.lenet(size=12, maps=(2, 3), norm=True), (5, 1, 12, 12)),
         "lstm": lambda: (Sequential(LSTM(6, 9), Max(1)), (3, 7, 6)),
