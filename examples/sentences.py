@@ -81,9 +81,9 @@ class Encoder:
 
 
 def main():
-    from tokenizers import Tokenizer
-
     model = folder()
+    from tokenizers import Tokenizer  # an extra, which `folder` has looked for
+
     encode = Encoder(build(model / "model.safetensors"), Tokenizer.from_file(str(model / "tokenizer.json")))
     vectors = encode(SENTENCES)
     print(f"\n{SENTENCES[0]!r} and {SENTENCES[1]!r}: {vectors[0] @ vectors[1]:.3f}")
