@@ -39,5 +39,5 @@ class RuleOption:
 
 
 def choiceOf(value: Any) -> Any:
-    """What a value chooses: an average itself, otherwise whether there is anything."""
+    """Return the part of a value that selects formulas: an average itself, otherwise its truth value."""
     return value if isinstance(value, Average) else bool(value)

@@ -48,13 +48,17 @@ SMALL = [
 ]
 
 
-def trained(name, batch, steps, constants):
+def trained(name, batch, steps, constants, dtype="float32"):
     """The sha256 of all parameters and states of a workload after so many steps."""
     workload = workloads.load(name)
     workloads.resize(name, constants)
     puregraph.seed(0)
     net = workload.ours().trainMode()
     inputs, target = workloads.dataOf(workload, batch)
+    if dtype == "float64":
+        net.calcMode(dtype)
+        inputs = [x.astype(dtype) if x.dtype.kind == "f" else x for x in inputs]
+        target = target.astype(dtype) if target.dtype.kind == "f" else target
     optimizer = AdamW(1e-4) if workload.OPTIMIZER == "adamw" else MomentumSGD(1e-3, 0.9)
     shapes = [*(x.shape for x in inputs), target.shape]
     program = net.compile(shapes, cost=COSTS[workload.COST](), optimizer=optimizer, keepGrads=False)
@@ -91,12 +95,13 @@ def test_the_matrix_has_every_workload_that_is_trained():
 
 
 @pytest.mark.usefixtures("quickly", "sameThreads", "sameSizes")
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize(("name", "batch", "constants"), SMALL, ids=[f"{name}-{batch}" for name, batch, _ in SMALL])
-def test_two_steps_end_with_one_hash_for_any_number_of_threads(name, batch, constants):
+def test_two_steps_end_with_one_hash_for_any_number_of_threads(name, batch, constants, dtype):
     hashes = {}
     for threads in THREADS:
         pool.setThreads(threads)
-        hashes[threads] = trained(name, batch, 2, constants)
+        hashes[threads] = trained(name, batch, 2, constants, dtype)
     assert len(set(hashes.values())) == 1, hashes
 
 

@@ -21,7 +21,13 @@ unverified = pytest.mark.skipif(
 )
 ENTRY = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p)
 LINE = 64
+REALS = {4: "f32", 8: "f64"}  # kinds of floats in native code, by itemsize
 TEXTS = {}  # of each key, for each CPU
+
+
+def rounding(tolerance, dtype):
+    """A tolerance of float32, in this dtype."""
+    return tolerance if dtype.itemsize == 4 else 1e-8 * tolerance
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from natively import first, last, needsNative, run
+from natively import REALS, first, last, needsNative, rounding, run
 
 from puregraph.ops.convolution.native.geometry import geometry
 from puregraph.ops.native.llvm.irbuilder import IRBuilder
@@ -41,23 +41,17 @@ def dtype(request):
     DTYPE = np.dtype(request.param)
 
 
-def kind():
-    """The kind of the elements in native code."""
-    return {4: "f32", 8: "f64"}[DTYPE.itemsize]
-
-
-def rounding(tolerance):
-    """A tolerance of float32 in this dtype."""
-    return tolerance if DTYPE.itemsize == 4 else 1e-8 * tolerance
-
-
 def arrays(name, seed=0):
     n, c, spatial, size, stride, pad, dilation = CASES[name]
     rank = len(size)
     x = np.random.default_rng(seed).standard_normal((n, c, *spatial)).astype(DTYPE)
     stride, dilation = (v if isinstance(v, tuple) else (v,) * rank for v in (stride, dilation))
     pad = tuple((p, p) if np.ndim(p) == 0 else p for p in ((pad,) * rank if np.ndim(pad) == 0 else pad))
-    return x, geometry(x.shape, (c, 1, *size), stride, pad, dilation, c, real=kind()), (size, stride, pad, dilation)
+    return (
+        x,
+        geometry(x.shape, (c, 1, *size), stride, pad, dilation, c, real=REALS[DTYPE.itemsize]),
+        (size, stride, pad, dilation),
+    )
 
 
 def special(x, seed=3):
@@ -75,22 +69,22 @@ def test_maximum_and_where_it_is(name, isSpecial):
     wanted, places = maxPool(x, size, stride, pad, dilation)
     y = np.full(last(wanted).shape, 99, DTYPE)
     indices = np.full(y.shape, -9, np.int32)
-    run(pooling.maxForward(last(x), indices, EpilogueSpec(y, g.c, (), kind()), g), 2)
+    run(pooling.maxForward(last(x), indices, EpilogueSpec(y, g.c, (), REALS[DTYPE.itemsize]), g), 2)
     np.testing.assert_array_equal(first(y), wanted)
     np.testing.assert_array_equal(first(indices), places)
     again = np.full(y.shape, 99, DTYPE)
-    run(pooling.maxForward(last(x), None, EpilogueSpec(again, g.c, (), kind()), g))
+    run(pooling.maxForward(last(x), None, EpilogueSpec(again, g.c, (), REALS[DTYPE.itemsize]), g))
     np.testing.assert_array_equal(again, y)
 
 
 def test_a_window_of_padding_alone_gives_minus_infinity_and_minus_one():
     x = np.ones((1, 16, 3, 3), DTYPE)
-    g = geometry(x.shape, (16, 1, 2, 2), 2, (2, 3), 1, 16, real=kind())
+    g = geometry(x.shape, (16, 1, 2, 2), 2, (2, 3), 1, 16, real=REALS[DTYPE.itemsize])
     wanted, places = maxPool(x, (2, 2), (2, 2), ((2, 2), (3, 3)), 1)
-    g = geometry(x.shape, (16, 1, 2, 2), 2, ((2, 2), (3, 3)), 1, 16, real=kind())
+    g = geometry(x.shape, (16, 1, 2, 2), 2, ((2, 2), (3, 3)), 1, 16, real=REALS[DTYPE.itemsize])
     assert (places == -1).any()
     y, indices = np.zeros(last(wanted).shape, DTYPE), np.zeros(last(wanted).shape, np.int32)
-    run(pooling.maxForward(last(x), indices, EpilogueSpec(y, 16, (), kind()), g))
+    run(pooling.maxForward(last(x), indices, EpilogueSpec(y, 16, (), REALS[DTYPE.itemsize]), g))
     np.testing.assert_array_equal(first(y), wanted)
     np.testing.assert_array_equal(first(indices), places)
 
@@ -102,8 +96,10 @@ def test_gradient_of_the_maximum(name):
     y, indices = maxPool(x, size, stride, pad, dilation)
     grad = np.random.default_rng(1).standard_normal(y.shape).astype(DTYPE)
     dx = np.full(last(x).shape, np.nan, DTYPE)
-    run(pooling.maxGradient(last(grad), last(indices), EpilogueSpec(dx, g.c, (), kind()), g), 3)
-    np.testing.assert_allclose(first(dx), maxPoolGrad(grad, indices, x.shape), rtol=rounding(1e-5), atol=rounding(1e-6))
+    run(pooling.maxGradient(last(grad), last(indices), EpilogueSpec(dx, g.c, (), REALS[DTYPE.itemsize]), g), 3)
+    np.testing.assert_allclose(
+        first(dx), maxPoolGrad(grad, indices, x.shape), rtol=rounding(1e-5, DTYPE), atol=rounding(1e-6, DTYPE)
+    )
 
 
 MEANS = [name for name in CASES if not name.lower().endswith("dilated")]
@@ -115,8 +111,8 @@ def test_mean(name, includePad):
     x, g, (size, stride, pad, _) = arrays(name)
     wanted = meanPool(x, size, stride, pad, includePad)
     y = np.full(last(wanted).shape, np.nan, DTYPE)
-    run(pooling.meanForward(last(x), EpilogueSpec(y, g.c, (), kind()), g, includePad))
-    np.testing.assert_allclose(first(y), wanted, rtol=rounding(1e-4), atol=rounding(1e-6))
+    run(pooling.meanForward(last(x), EpilogueSpec(y, g.c, (), REALS[DTYPE.itemsize]), g, includePad))
+    np.testing.assert_allclose(first(y), wanted, rtol=rounding(1e-4, DTYPE), atol=rounding(1e-6, DTYPE))
 
 
 @pytest.mark.parametrize("name", MEANS)
@@ -127,27 +123,27 @@ def test_gradient_of_the_mean(name, includePad):
     grad = np.random.default_rng(1).standard_normal(y.shape).astype(DTYPE)
     wanted = meanPoolGrad(grad, x.shape, size, stride, pad, includePad)
     dx = np.full(last(x).shape, np.nan, DTYPE)
-    run(pooling.meanGradient(last(grad), EpilogueSpec(dx, g.c, (), kind()), g, includePad))
-    np.testing.assert_allclose(first(dx), wanted, rtol=rounding(1e-4), atol=rounding(1e-6))
+    run(pooling.meanGradient(last(grad), EpilogueSpec(dx, g.c, (), REALS[DTYPE.itemsize]), g, includePad))
+    np.testing.assert_allclose(first(dx), wanted, rtol=rounding(1e-4, DTYPE), atol=rounding(1e-6, DTYPE))
 
 
 def test_pixels_may_lie_further_apart():
     rng = np.random.default_rng(2)
     wide = rng.standard_normal((2, 6, 6, 40)).astype(DTYPE)
     x = wide[..., 8:28]
-    g = geometry((2, 20, 6, 6), (20, 1, 2, 2), 2, 0, 1, 20, real=kind())
+    g = geometry((2, 20, 6, 6), (20, 1, 2, 2), 2, 0, 1, 20, real=REALS[DTYPE.itemsize])
     wanted, _ = maxPool(first(x), (2, 2), (2, 2), ((0, 0), (0, 0)), 1)
     y = np.full((2, 3, 3, 48), np.nan, DTYPE)
-    run(pooling.maxForward(x, None, EpilogueSpec(y, 48, (), kind()), g, 40))
+    run(pooling.maxForward(x, None, EpilogueSpec(y, 48, (), REALS[DTYPE.itemsize]), g, 40))
     np.testing.assert_array_equal(first(y[..., :20]), wanted)
     assert np.isnan(y[..., 20:]).all()
 
 
 def gradientCode(how, stride):
     """The LLVM code of the gradient of windows that do not overlap."""
-    g = geometry((1, 8, 96, 96), (8, 1, stride, stride), stride, 0, 1, 8, real=kind())
+    g = geometry((1, 8, 96, 96), (8, 1, stride, stride), stride, 0, 1, 8, real=REALS[DTYPE.itemsize])
     dx, grad = np.zeros((1, 96, 96, 8), DTYPE), np.zeros((1, 96 // stride, 96 // stride, 8), DTYPE)
-    epilogue = EpilogueSpec(dx, 8, (), kind())
+    epilogue = EpilogueSpec(dx, 8, (), REALS[DTYPE.itemsize])
     indices = [grad.astype(np.int32)] if how is pooling.maxGradient else []
     (work,) = how(grad, *indices, epilogue, g)
     code = IRBuilder()

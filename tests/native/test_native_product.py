@@ -13,7 +13,7 @@ from puregraph.ops.native.llvm import jit
 if not jit.available():
     pytest.skip(jit.missing(), allow_module_level=True)
 
-from natively import aligned, compiledFor, run, strides
+from natively import REALS, aligned, compiledFor, run, strides
 
 from puregraph.ops.native.llvm.irbuilder import IRBuilder
 from puregraph.ops.native.llvm.kernelcall import EpilogueSpec
@@ -65,7 +65,7 @@ def matrix(rng, rows, columns, kind, real="f4"):
 
 def kindOf(x):
     """The kind of a dtype's elements in native code."""
-    return {4: "f32", 8: "f64"}[x.itemsize]
+    return REALS[x.itemsize]
 
 
 def lanesOf(x, lanes):

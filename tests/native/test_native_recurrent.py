@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from natively import needsNative, run
+from natively import REALS, needsNative, rounding, run
 
 from puregraph.ops.recurrent import native as recurrent
 from puregraph.ops.recurrent import reference
@@ -25,11 +25,6 @@ def dtype(request):
     DTYPE = np.dtype(request.param)
 
 
-def real():
-    """The kind of the elements in native code."""
-    return {4: "f32", 8: "f64"}[DTYPE.itemsize]
-
-
 def track(x):
     return SequenceOperand(x, (x.strides[0] // x.itemsize, x.strides[1] // x.itemsize))
 
@@ -42,8 +37,12 @@ def wide(rng, n, t, width):
 
 def packed(kind, weights, units):
     """Weights as native code reads them."""
-    to = np.full(recurrent.packedSize(kind, units, len(weights), real()), np.nan, DTYPE)
-    run(recurrent.pack(kind, weights, weights.strides[0] // DTYPE.itemsize, to, len(weights), units, real()))
+    to = np.full(recurrent.packedSize(kind, units, len(weights), REALS[DTYPE.itemsize]), np.nan, DTYPE)
+    run(
+        recurrent.pack(
+            kind, weights, weights.strides[0] // DTYPE.itemsize, to, len(weights), units, REALS[DTYPE.itemsize]
+        )
+    )
     return to
 
 
@@ -86,7 +85,7 @@ def forward(
         None if on is None else track(on),
         reverse,
         zeros,
-        real(),
+        REALS[DTYPE.itemsize],
     )
     run(works, threads)
     weights = [U, d] if kind == "gru" else [U]
@@ -101,7 +100,10 @@ def forward(
 def backward(kind, sizes, reverse=False, lengths=False, threads=1, groups=3, zeros=False):
     _, made, (U, first, starts, on, rng) = forward(kind, sizes, reverse, lengths, zeros=zeros)
     n, t, units = sizes
-    stride, packed = U.strides[0] // DTYPE.itemsize, np.empty(recurrent.packedSize(kind, units, None, real()), DTYPE)
+    stride, packed = (
+        U.strides[0] // DTYPE.itemsize,
+        np.empty(recurrent.packedSize(kind, units, None, REALS[DTYPE.itemsize]), DTYPE),
+    )
     cell = CELLS[kind]
     after, kept = [x.astype(DTYPE) for x in made[: cell.states]], made[cell.states :]
     gy = wide(rng, n, t, units)
@@ -129,21 +131,16 @@ def backward(kind, sizes, reverse=False, lengths=False, threads=1, groups=3, zer
         groups,
         None if on is None else track(on),
         reverse,
-        real(),
+        REALS[DTYPE.itemsize],
     )
     run(works, threads)
     return [dp, dq if kind == "gru" else dp, *mine], [wanted[0], wanted[1], *wanted[2]]
 
 
-def rounding(tolerance):
-    """A tolerance of float32 in this dtype."""
-    return tolerance if DTYPE.itemsize == 4 else 1e-8 * tolerance
-
-
 def close(found, wanted):
     assert len(found) == len(wanted)
     for one, other in zip(found, wanted):
-        np.testing.assert_allclose(one, other, rtol=rounding(1e-4), atol=rounding(2e-5))
+        np.testing.assert_allclose(one, other, rtol=rounding(1e-4, DTYPE), atol=rounding(2e-5, DTYPE))
 
 
 @pytest.mark.parametrize("sizes", SIZES)
@@ -185,15 +182,15 @@ def test_gates_saturate_and_pass_on_what_is_no_number():
             track(kept),
             RecurrentSizes(1, 1, 10),
             1,
-            real=real(),
+            real=REALS[DTYPE.itemsize],
         )
     )
     wide = np.clip(x[0].astype(np.float64), -500, 500)
     sigmoid, tanh = 1 / (1 + np.exp(-wide)), np.tanh(wide)
     np.testing.assert_allclose(
-        kept[0, 0], np.concatenate([sigmoid, sigmoid, tanh, sigmoid]), rtol=rounding(1e-6), atol=1e-12
+        kept[0, 0], np.concatenate([sigmoid, sigmoid, tanh, sigmoid]), rtol=rounding(1e-6, DTYPE), atol=1e-12
     )
-    np.testing.assert_allclose(c[0, 0], sigmoid * tanh, rtol=rounding(1e-6), atol=1e-12)
+    np.testing.assert_allclose(c[0, 0], sigmoid * tanh, rtol=rounding(1e-6, DTYPE), atol=1e-12)
     assert (kept[0, 0][~np.isnan(kept[0, 0])] <= 1).all()
 
 

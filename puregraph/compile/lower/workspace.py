@@ -9,10 +9,9 @@ import numpy as np
 
 from puregraph.compile.lower.packedweights import PackedWeights
 from puregraph.ops.ir.bounds import Bounds
+from puregraph.ops.ir.elementlayout import SINGLE
 from puregraph.ops.ir.value import Value
 from puregraph.ops.native.llvm.kernelcall import KernelCall
-
-FLOAT = np.dtype(np.float32)
 
 
 class LoweringWorkspace:
@@ -42,7 +41,7 @@ class LoweringWorkspace:
             self.left.add(value.number)
         return value.number in self.left
 
-    def __call__(self, count: int, dtype: np.dtype = FLOAT) -> Value:
+    def __call__(self, count: int, dtype: np.dtype = SINGLE) -> Value:
         """Scratch memory for `count` elements."""
         self.extra.append(self.new(count, dtype))
         return self.extra[-1]

@@ -38,7 +38,7 @@ def reads(*functions: Any, makes: tuple[str, ...] = ()) -> Callable[[Reader], Re
 
 
 class Recording(NamedTuple):
-    """How calls of a function are recorded: the abstract evaluation, and the kinds of call that it may add."""
+    """The abstract evaluation of a function's calls, and the kinds of call that it may record."""
 
     reader: Reader
     makes: tuple[str, ...]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from puregraph.compile.lower.workspace import LoweringWorkspace
 
 ELEMENTS = {"float32": "f32", "float64": "f64", "int32": "i32", "int64": "i64"}
-LONGEST = 1 << 20  # elements of a line, two keys and two indices of each of which a thread keeps
+LONGEST = 1 << 20  # most elements of a line: each thread keeps two buffers of keys and indices for a line
 
 
 @op(sortAlong).lower

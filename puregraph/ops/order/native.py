@@ -61,7 +61,7 @@ def sortAlong(
 
 
 class SortForm(NamedTuple):
-    """What the text depends on: `room` is the number of elements that scratch memory is for."""
+    """The parameters of the kernel's code; scratch memory has space for `room` elements of a line."""
 
     element: str
     isLargest: bool

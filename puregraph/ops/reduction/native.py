@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from puregraph.core.protocols import Strided
 
 CHUNK = 1 << 14  # elements of a task, at least
-LINES = 8  # that are no neighbours in memory, at a time
-GROUPS = {"logSumExp": 4}  # of LINES at a time, where one element takes long
-VECTORS = 4  # at a time, at most
+LINES = 8  # lines processed at a time if they are not adjacent in memory
+GROUPS = {"logSumExp": 4}  # groups of LINES processed at a time, for slow operations
+VECTORS = 4  # most vectors of adjacent lines processed at a time
 
 
 class AxisLines(NamedTuple):
@@ -81,7 +81,7 @@ def cumulate(x: Strided, y: Strided, kind: str, element: str, lines: AxisLines, 
 
 
 class Form(NamedTuple):
-    """What the text depends on: `width` is the number of neighbouring lines at a time, 0 where they are apart."""
+    """The parameters of the kernel's code; `width` lines that are adjacent in memory are processed at a time, or 0."""
 
     kind: str
     element: str
@@ -189,7 +189,7 @@ class LinesApart:
 
 
 class Total:
-    """What the elements of a line so far come to. A sum without its first element is 0, one to be begun -0."""
+    """The running result of a line, an accumulator that starts with `first`."""
 
     def __init__(self, code: IRBuilder, of: IRType, isExclusive: bool, first: float = 0, join: Any = None):
         self.code, self.join = code, join

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from puregraph.ops.native.llvm import jit
 from puregraph.ops.native.llvm.instructions import SIZES, IRPointer, IRType, IRValue
 from puregraph.ops.native.llvm.irbuilder import IRBuilder
+from puregraph.ops.product.native.microkernel import registers
 
 
 class BroadcastTile(NamedTuple):
@@ -26,8 +27,7 @@ class BroadcastTile(NamedTuple):
 def tileFor(vectors: int = 2, real: str = "f32") -> BroadcastTile:
     """The largest tile of `vectors` vectors a row that the registers of this CPU hold."""
     lanes = jit.lanes(SIZES[real])
-    registers = 16 if lanes * SIZES[real] == 32 else 32
-    return BroadcastTile(min(8, (registers - vectors - 1) // vectors // 2 * 2), vectors, lanes, real)
+    return BroadcastTile(min(8, (registers(lanes, real) - vectors - 1) // vectors // 2 * 2), vectors, lanes, real)
 
 
 class BroadcastRows(NamedTuple):
