@@ -38,6 +38,11 @@ def arrayLike(x: Any, array: np.ndarray) -> AnyArray:
     return array if isHost else np.asarray(array, like=x)
 
 
+def changingAs(y: Any, x: Any = None) -> Any:
+    """Return y; its tangent in forward mode becomes that of x, or zero without x."""
+    return y.changingAs(x) if hasattr(y, "changingAs") else y
+
+
 def method(function: Callable[..., Any]) -> Callable[..., Any]:
     """An array's method that hands its function of numpy to `handle`."""
 

@@ -4,6 +4,7 @@ from puregraph.core.arguments import Dtype
 from puregraph.core.base.dtype import isFloating, nativeType
 from puregraph.core.dim import Dim
 from puregraph.core.shape import valueOf
+from puregraph.core.tracer import changingAs
 from puregraph.graph.module import Module
 
 
@@ -85,7 +86,7 @@ class Cast(Module):
 
 
 class StopGradient(Module):
-    """y = x, and no gradient passes: what x depends on is not trained through this node
+    """y = x, and no gradient or tangent passes: what x depends on is not trained through this node
 
     Shapes    x any -> y the same
     Source    PyTorch's detach, TensorFlow's stop_gradient; Bengio, Leonard, Courville 2013, arXiv:1308.3432
@@ -108,7 +109,7 @@ class StopGradient(Module):
         return x
 
     def updateData(self, x):
-        return x
+        return changingAs(x)
 
     @classmethod
     def examples(cls):

@@ -14,6 +14,7 @@ from puregraph.core.device import toDevice, toHost
 from puregraph.core.errors import ArgumentError, need
 from puregraph.core.hostrule import onHost
 from puregraph.core.param import FixedState, Param, State
+from puregraph.core.tracer import changingAs
 from puregraph.graph.derived import Derived
 
 if TYPE_CHECKING:
@@ -306,7 +307,7 @@ class LoRA(Derived):
 class FakeQuantise(Derived):
     """W = s round(V / s),   s = max |V| / (2^(bits - 1) - 1) for each output by itself
 
-    Training adapts to weights of few bits. Gradients pass as if nothing were rounded (straight through).
+    Training adapts to weights of few bits. Gradients and tangents pass as if nothing were rounded (straight through).
 
     Shapes    V as W
     Source    Bengio, Leonard, Courville 2013, arXiv:1308.3432, section 4; Jacob et al. 2018, arXiv:1712.05877
@@ -334,7 +335,7 @@ class FakeQuantise(Derived):
         axes = others(V.shape, outputAxis(V.shape, self.settings["axis"]))
         most = np.max(np.absolute(V), axis=axes, keepdims=True)
         step = np.where(most > 0, most, 1) / (2 ** (self.settings["bits"] - 1) - 1)
-        return np.rint(V / step) * step
+        return changingAs(np.rint(V / step) * step, V)
 
     def updateGrad(self, grad: AnyArray, V: AnyArray, y: AnyArray) -> tuple[AnyArray | None, ...]:
         return (grad + 0,)

@@ -9,7 +9,16 @@ from puregraph import MSE, SGD, Adam, Conv2D, Graph, Input, Linear, Relu, Sequen
 from puregraph.autodiff import jvp, per_sample_gradients, vjp
 from puregraph.core.errors import ArgumentError, GraphError, ShapeError
 from puregraph.core.param import Param
-from puregraph.modules import FakeQuantise, LoRA, Masked, Orthogonal, SpectralNorm, Standardised, WeightNorm
+from puregraph.modules import (
+    FakeQuantise,
+    LoRA,
+    Masked,
+    Orthogonal,
+    SpectralNorm,
+    Standardised,
+    StopGradient,
+    WeightNorm,
+)
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.standard_normal((16, 5)), RNG.standard_normal((16, 3))
@@ -216,7 +225,7 @@ def test_twenty_steps_are_those_of_pytorchs_parametrizations(kind, shape):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_forward_mode_takes_what_is_derived(kind):
-    """Also along directions of its parameters, against differences; straight through is for gradients alone."""
+    """Also along directions of its parameters, against differences; straight through, against gradients."""
     net, rng = network(kind).evalMode(), np.random.default_rng(1)
     directions = {path: rng.standard_normal(p.shape) for path, p in net.params.items()}
     v = rng.standard_normal(X.shape)
@@ -229,6 +238,12 @@ def test_forward_mode_takes_what_is_derived(kind):
 
     y, dy = jvp(net, X, v, directions)
     np.testing.assert_allclose(y, net(X), rtol=1e-12)
+    if kind == "FakeQuantise":
+        up = rng.standard_normal(dy.shape)
+        back = vjp(net, X, up, params=True)
+        wanted = (back.inputs * v).sum() + sum((g * directions[path]).sum() for path, g in back.params.items())
+        assert (dy * up).sum() == pytest.approx(wanted, rel=1e-12)
+        return
     np.testing.assert_allclose(dy, (moved(1e-6) - moved(-1e-6)) / 2e-6, rtol=1e-6, atol=1e-7)
 
 
@@ -339,3 +354,23 @@ def test_stages_and_tensors_of_a_computed_parameter_are_refused():
         trainer = Trainer(network("WeightNorm"), MSE(), SGD(0.1), batchsize=8, progress="none", grains=2, **way)
         with pytest.raises(DataError, match=words + r": .*a\.W.* computed by another node.* bake\(\)"):
             trainer.train(X, Y, epochs=1)
+
+
+def test_what_takes_no_gradient_has_no_tangent_either():
+    x = Input(name="x").node()
+    stopped = Graph(x, StopGradient()(x) * x).calcMode(np.float64)
+    at, along = np.array([2.0, -3.0]), np.array([1.0, 0.5])
+    y, change = jvp(stopped, [at], [along])
+    np.testing.assert_array_equal(y, at * at)
+    np.testing.assert_array_equal(change, at * along)  # not 2 at along
+    np.testing.assert_array_equal(jvp(lambda v: jvp(stopped, [v], [along])[1], [at], [along])[1], 0 * along)
+
+
+def test_a_tangent_passes_straight_through_what_is_quantised():
+    fc = Linear(3, 2, name="fc")
+    fc.W = FakeQuantise(fc.W, bits=3)
+    net = Sequential(fc).calcMode(np.float64)
+    x, direction = np.arange(6.0).reshape(2, 3), np.ones((3, 2))
+    y, change = jvp(net, [x], None, {"fc.W.V": direction})
+    np.testing.assert_array_equal(y, net(x))
+    np.testing.assert_allclose(change, x @ direction)

@@ -11,7 +11,7 @@ from puregraph.autodiff.derivatives.declarations import jvpOf
 from puregraph.autodiff.derivatives.ufuncs import throughFormulas
 from puregraph.autodiff.functionalcall import Pure
 from puregraph.core.errors import AutoDiffException
-from puregraph.core.tracer import Tracer, method
+from puregraph.core.tracer import Tracer, changingAs, method
 from puregraph.graph.module import Module
 from puregraph.ops.formula.interpreter import Interpreter
 from puregraph.ops.kernel import REFERENCE
@@ -70,6 +70,12 @@ class Dual(Tracer):
         result, tangent = push(function, values, tangents, dict(zip(options, settings)))
         dual = whole(result, tangent, level)
         return dual if out is None else write(dual, out[0] if type(out) is tuple else out)
+
+    def changingAs(self, x: Any) -> Dual:
+        """Return the value of this Dual with the tangent of another one of its level, or with none."""
+        other = x if isDual(x, self.level) else None
+        value, tangent = (None, None) if other is None else (other.value, other.tangent)
+        return Dual(changingAs(self.value, value), tangent, self.level)
 
     def __setitem__(self, key: Any, new: Any) -> None:
         if self.value.base is not None:
