@@ -86,6 +86,7 @@ def isPath(value: object) -> bool:
 Flag = Argument("True or False", lambda value: isinstance(value, (bool, np.bool_)))
 Number = Argument("a finite number", isNumber)
 NotNegative = Argument("a finite number of at least 0", lambda value: isNumber(value) and value >= 0)
+Positive = Argument("a finite number above 0", lambda value: isNumber(value) and value > 0)
 Scalar = Argument("a number", lambda value: isNumber(value) or isinstance(value, Real) and math.isinf(value))
 Fraction = Argument("a number from 0 to 1", lambda value: isNumber(value) and 0 <= value <= 1)
 Probability = Argument("a probability with 0 <= p < 1", lambda value: isNumber(value) and 0 <= value < 1)

@@ -218,8 +218,8 @@ def test_a_graph_that_begins_with_attention_takes_a_mask_or_none(rng):
         net.backward(np.ones_like(y))
         assert np.array_equal(y, Attention()(*inputs)) and len(net.grad) == len(inputs)
         assert net.dataShapeFrom([x.shape for x in inputs]) == y.shape
-    with pytest.raises(GraphError, match=r"wanted 3 inputs \(mix.q, mix.k, mix.v\), got 5"):
-        net([q, k, v, mask, mask])
+    with pytest.raises(GraphError, match=r"wanted 3 inputs \(mix.q, mix.k, mix.v\), got 7"):
+        net([q, k, v, mask, mask, mask, mask])
 
 
 # On arrays that are not numpy's, and derivatives ----------------------------------------------------------------------

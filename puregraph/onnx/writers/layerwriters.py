@@ -227,7 +227,7 @@ def prepend(step: OnnxStep) -> None:
 @writesOnnx(modules.Attention)
 def attention(step: OnnxStep) -> None:
     """Products, a mask and Softmax; a query without visible keys gets zeros."""
-    module, (q, k, v, *masks) = step.module, step.inputs
+    module, (q, k, v, mask, *_) = step.module, [*step.inputs, None]
     dtype, (_, h, _, d), heads = step.dtypes[0], step.shapes[0], step.shapes[1][1]
     if heads != h:
         groups = h // heads
@@ -236,28 +236,63 @@ def attention(step: OnnxStep) -> None:
     scale = step.constant(d**-0.5 if module.scale is None else module.scale, dtype)
     scores = step.op("Mul", step.op("MatMul", q, transposed), scale)
     least = step.constant(np.finfo(np.float32).min / 2, dtype)
-    if masks and masks[0] is not None:
-        mask = masks[0]
+    if module.cap is not None:
+        turned = step.op("Tanh", step.op("Mul", scores, step.constant(1 / module.cap, dtype)))
+        scores = step.op("Mul", turned, step.constant(module.cap, dtype))
+    if mask is not None:
         if step.indtypes[3] == np.dtype(bool):
             scores = step.op("Where", mask, scores, least)
         else:
             scores = step.op("Add", scores, mask)
-    if module.causal:
-        scores = step.op("Where", seen(step), scores, least)
+    visible = seen(step)
+    if visible is not None:
+        scores = step.op("Where", visible, scores, least)
     weights = step.op("Softmax", scores, axis=-1)
-    if module.causal or masks and masks[0] is not None:
+    if visible is not None or mask is not None:
         isBlind = step.op("Less", reduced(step, "ReduceMax", scores, (3,), True), step.constant(-1e30, dtype))
         weights = step.op("Where", isBlind, step.constant(0, dtype), weights)
     step.op("MatMul", weights, v, out=step.y)
 
 
-def seen(step: OnnxStep) -> str:
-    """The causal mask: each query sees keys up to its own position."""
-    lengths = [shape[2] for shape in step.shapes[:2]]
-    if all(map(isWhole, lengths)):
-        return step.constant(np.tri(*lengths, dtype=bool))
+def seen(step: OnnxStep) -> str | None:
+    """The keys that a query sees by position, from its own, an offset and the number of keys; None for all."""
+    module, (lengths, offset) = step.module, [*step.inputs[4:], None, None][:2]
+    t, s = (shape[2] for shape in step.shapes[:2])
+    if not module.causal and lengths is None:
+        return None
+    if isWhole(t) and isWhole(s) and lengths is offset is None:
+        shift = s - t if module.aligned == "end" else 0
+        visible = np.tri(t, s, shift, dtype=bool)
+        if module.window is not None:
+            visible &= ~np.tri(t, s, shift - module.window, dtype=bool)
+        return step.constant(visible)
     queries, keys = (positions(step, x, 2) for x in step.inputs[:2])
-    return step.op("LessOrEqual", keys, step.op("Unsqueeze", queries, step.whole(1)))
+    known = None
+    if module.causal:
+        queries = step.op("Unsqueeze", queries, step.whole(1))
+        if module.aligned == "end":
+            last = lengths if lengths is not None else lengthOf(step, step.inputs[1])
+            queries = step.op("Add", queries, step.op("Sub", bySample(step, last), lengthOf(step, step.inputs[0])))
+        elif offset is not None:
+            queries = step.op("Add", queries, bySample(step, offset))
+        known = step.op("LessOrEqual", keys, queries)
+        if module.window is not None:
+            first = step.op("Sub", queries, step.constant(module.window, np.int64))
+            known = step.op("And", known, step.op("Greater", keys, first))
+    if lengths is not None:
+        within = step.op("Less", keys, bySample(step, lengths))
+        known = within if known is None else step.op("And", known, within)
+    return known
+
+
+def lengthOf(step: OnnxStep, x: str | None) -> str:
+    """The length of axis 2 of a value."""
+    return step.op("Gather", step.op("Shape", x), step.constant(2, np.int64))
+
+
+def bySample(step: OnnxStep, x: str | None) -> str:
+    """Whole numbers (n,) as int64 (n, 1, 1, 1)."""
+    return step.op("Reshape", step.op("Cast", x, to=kindOf(np.dtype(np.int64))), step.whole(-1, 1, 1, 1))
 
 
 def repeated(step: OnnxStep, index: int, groups: int, heads: int) -> str:

@@ -16,7 +16,7 @@ from puregraph.ops.native.llvm.instructions import SIZES, IRPointer, IRType, IRV
 from puregraph.ops.native.llvm.irbuilder import IRBuilder
 from puregraph.ops.native.llvm.kernelcall import KernelCall
 from puregraph.ops.native.llvm.registertranspose import transposed
-from puregraph.ops.native.math.explog import expBelow, log
+from puregraph.ops.native.math.explog import expBelow, log, tanh
 from puregraph.ops.product.native.broadcastfma import BroadcastRows, BroadcastTile, broadcastFma, tileFor
 
 if TYPE_CHECKING:
@@ -43,6 +43,43 @@ class Mask(NamedTuple):
     strides: tuple[int, int, int, int]
 
 
+class Reach(NamedTuple):
+    """What limits the keys of a query, see `limits`: a number or an array as offset, lengths, window, cap."""
+
+    offset: Any = None
+    lengths: Any = None
+    window: int | None = None
+    cap: float | None = None
+
+    @property
+    def slots(self) -> dict[str, Any]:
+        """The arguments of a kernel."""
+        named = {"offset": self.offset, "lengths": self.lengths, "window": self.window}
+        return {name: what for name, what in named.items() if what is not None}
+
+    @property
+    def form(self) -> ReachForm:
+        kinds = [
+            None if x is None else "i64" if not hasattr(x, "dtype") else f"i{8 * x.dtype.itemsize}"
+            for x in (self.offset, self.lengths)
+        ]
+        isArray = hasattr(self.offset, "dtype")
+        return ReachForm(kinds[0], isArray, kinds[1], self.window is not None, self.cap)
+
+
+class ReachForm(NamedTuple):
+    """The properties of a Reach in the code: kinds of integers, and the cap."""
+
+    offset: str | None = None
+    isOffsetArray: bool = False
+    lengths: str | None = None
+    hasWindow: bool = False
+    cap: float | None = None
+
+
+OPEN = Reach()
+
+
 class AttentionSizes(NamedTuple):
     """Samples, heads of queries and of keys, queries, keys, the width of q and k, and that of v and y."""
 
@@ -66,12 +103,13 @@ def attend(
     scale: float,
     mask: Mask | None = None,
     real: str = "f32",
+    reach: Reach = OPEN,
 ) -> list[KernelCall]:
     """y = sum over j of softmax_j(scale q k' + mask) v_j and its lse (samples, heads, queries), as the reference."""
     tile = tileFor(2, real)
     blocks = -(-sizes.queries // tile.columns)
-    slots = slotsOf(sizes, {"q": q, "k": k, "v": v, "y": y}, mask) | {"lse": lse, "blocks": blocks}
-    plan = AttentionSpec(tile, sizes.width, sizes.out, causal, scale, blockOf(tile, KEYS), formOf(mask))
+    slots = slotsOf(sizes, {"q": q, "k": k, "v": v, "y": y}, mask) | {"lse": lse, "blocks": blocks} | reach.slots
+    plan = AttentionSpec(tile, sizes.width, sizes.out, causal, scale, blockOf(tile, KEYS), formOf(mask), reach.form)
     name = f"attend {sizes.samples}x{sizes.heads}x{sizes.queries}x{sizes.keys}x{sizes.width}"
     return [KernelCall(name, repr(plan), plan.forward, slots, sizes.samples * sizes.heads * blocks)]
 
@@ -91,6 +129,7 @@ def attendGrad(
     scale: float,
     mask: Mask | None = None,
     real: str = "f32",
+    reach: Reach = OPEN,
 ) -> list[KernelCall]:
     """dq, dk and dv, as the reference; `lse` and `delta` are (samples, heads, queries).
 
@@ -99,8 +138,10 @@ def attendGrad(
     tile = tileFor(2, real)
     blocks = -(-sizes.queries // tile.columns)
     heads = {"g": grad, "q": q, "k": k, "v": v, "dq": dq, "dk": dk, "dv": dv}
-    slots = slotsOf(sizes, heads, mask) | {"lse": lse, "rest": delta, "blocks": blocks}
-    plan = AttentionSpec(tile, sizes.width, sizes.out, causal, scale, blockOf(tile, KEYS // 2), formOf(mask))
+    slots = slotsOf(sizes, heads, mask) | {"lse": lse, "rest": delta, "blocks": blocks} | reach.slots
+    plan = AttentionSpec(
+        tile, sizes.width, sizes.out, causal, scale, blockOf(tile, KEYS // 2), formOf(mask), reach.form
+    )
     name = f"attendGrad {sizes.samples}x{sizes.heads}x{sizes.queries}x{sizes.keys}x{sizes.width}"
     return [KernelCall(name, repr(plan), plan.gradient, slots, sizes.samples * sizes.keyHeads)]
 
@@ -145,6 +186,7 @@ class AttentionSpec(NamedTuple):
     scale: float
     block: int
     mask: MaskForm | None
+    reach: ReachForm
 
     def forward(self, code: IRBuilder) -> None:
         AttentionForward(code, self).write()
@@ -163,6 +205,15 @@ class AttentionWriter:
         self.vector = IRType(self.real, self.lanes)
         self.heads, self.group = code.integer("heads"), code.integer("group")
         self.queries, self.keys, self.blocks = (code.integer(name) for name in ("queries", "keys", "blocks"))
+        kinds = {"offset": plan.reach.offset, "lengths": plan.reach.lengths}
+        arrays = {"lengths", *(["offset"] if plan.reach.isOffsetArray else [])}
+        self.numbers: dict[str, Any] = {
+            name: code.pointer(name, kind) if name in arrays else code.integer(name)
+            for name, kind in kinds.items()
+            if kind is not None
+        }
+        self.window = code.integer("window") if plan.reach.hasWindow else None
+        self.slopes: list[list[IRValue]] = []
         self.maskScratch = None
         if plan.mask is not None:
             self.maskPointer = code.pointer("mask", plan.mask.kind)
@@ -284,9 +335,32 @@ class AttentionWriter:
 
         self.tiles(width, tile)
 
-    def visible(self, first: IRValue, live: IRValue) -> IRValue:
-        """The number of keys visible to some query of the block."""
-        return self.code.min(self.keys, first + live) if self.plan.causal else self.keys
+    def findLimits(self, sample: IRValue) -> None:
+        """The offset of the queries and the number of keys of a sample."""
+        code = self.code
+
+        def number(name: str, otherwise: IRValue) -> IRValue:
+            what = self.numbers.get(name)
+            if not isinstance(what, IRPointer):
+                return otherwise if what is None else what
+            return code.convert(what.at(sample).load(), "i64")
+
+        self.shift = number("offset", code.i64(0))
+        lengths = number("lengths", self.keys)
+        self.limit = code.max(code.min(lengths, self.keys), 0) if "lengths" in self.numbers else self.keys
+
+    def visible(self, first: IRValue, live: IRValue) -> tuple[IRValue | int, IRValue]:
+        """The range of the keys visible to some query of the block."""
+        code = self.code
+        if not self.plan.causal:
+            return 0, self.limit
+        if "offset" not in self.numbers:
+            stop = code.min(self.limit, first + live)
+        else:
+            stop = code.max(code.min(self.limit, first + live + self.shift), 0)
+        if self.window is None:
+            return 0, stop
+        return code.min(code.max(first + self.shift - self.window + 1, 0), stop), stop
 
     def scoreTiles(
         self,
@@ -303,9 +377,17 @@ class AttentionWriter:
         def tile(j: IRValue, rows: int) -> None:
             indices = [code.min(j + r, count - 1) for r in range(rows)]
             scores = self.dots(keys, indices, query, self.plan.width)
+            if self.plan.reach.cap is not None:
+                scores = self.capped(scores, self.plan.reach.cap)
             body(j, indices, [self.hidden(row, start, i, first) for row, i in zip(scores, indices)])
 
         self.tiles(count, tile)
+
+    def capped(self, scores: list[list[IRValue]], cap: float) -> list[list[IRValue]]:
+        """cap tanh(score / cap); its slopes are kept."""
+        turned = [[tanh(self.code, x * (1 / cap)) for x in row] for row in scores]
+        self.slopes = [[1.0 - t * t for t in row] for row in turned]
+        return [[t * cap for t in row] for row in turned]
 
     def hidden(self, row: list[IRValue], start: IRValue, j: IRValue, first: IRValue) -> list[IRValue]:
         """The scores of key start + j with the mask added, -inf where masked."""
@@ -313,8 +395,13 @@ class AttentionWriter:
         if self.plan.mask is not None:
             row = self.masked(row, start, j)
         if self.plan.causal:
-            key = code.splat(code.convert(start + j - first, "i32"), lanes)
+            at = start + j - first
+            at = at - self.shift if "offset" in self.numbers else at
+            key = code.splat(code.convert(at, "i32"), lanes)
             row = [code.select(code.iota(lanes, "i32") + u < key, HIDDEN, x) for u, x in zip(self.across(), row)]
+        if self.window is not None:
+            end = code.splat(code.convert(at + self.window, "i32"), lanes)
+            row = [code.select(code.iota(lanes, "i32") + u < end, x, HIDDEN) for u, x in zip(self.across(), row)]
         return row
 
     def masked(self, row: list[IRValue], start: IRValue, j: IRValue) -> list[IRValue]:
@@ -376,14 +463,15 @@ class AttentionForward(AttentionWriter):
         keyHead = head // self.group
         keys, values = k(sample, keyHead), v(sample, keyHead)
         self.findMask(sample, head, first)
+        self.findLimits(sample)
 
         query, result = code.scratch(self.real, plan.width * columns), code.scratch(self.real, plan.out * columns)
         self.scores = code.scratch(self.real, plan.block * columns)
         self.loadTransposed(q(sample, head).down(first), live, query, plan.width, plan.scale)
         self.clear(result, plan.out * columns)
         maxima, total = self.variables(FLOOR), self.variables(0.0)
-        stop = self.visible(first, live)
-        with code.loop(0, stop, plan.block, unroll=1) as start:
+        begin, stop = self.visible(first, live)
+        with code.loop(begin, stop, plan.block, unroll=1) as start:
             count = code.min(stop - start, plan.block)
             self.transposeMask(start, count, live)
             old = [x.value for x in maxima]
@@ -459,6 +547,7 @@ class AttentionGradient(AttentionWriter):
         lse, delta = code.pointer("lse", self.real), code.pointer("rest", self.real)
         keyHeads = self.heads // self.group
         keyHead, sample = code.task % keyHeads, code.task // keyHeads
+        self.findLimits(sample)
         keys, values = k(sample, keyHead), v(sample, keyHead)
         dKeys, dValues = dk(sample, keyHead), dv(sample, keyHead)
         self.zero(dKeys, plan.width)
@@ -481,8 +570,8 @@ class AttentionGradient(AttentionWriter):
                 (lse.load(row + u, self.lanes, mask), delta.load(row + u, self.lanes, mask))
                 for u, mask in zip(self.across(), masks)
             ]
-            stop = self.visible(first, live)
-            with code.loop(0, stop, plan.block, unroll=1) as start:
+            begin, stop = self.visible(first, live)
+            with code.loop(begin, stop, plan.block, unroll=1) as start:
                 count = code.min(stop - start, plan.block)
                 self.transposeMask(start, count, live)
                 self.weigh(keys.down(start), values.down(start), query, grad, start, first, count, rowTerms)
@@ -513,13 +602,15 @@ class AttentionGradient(AttentionWriter):
         code, plan = self.code, self.plan
 
         def tile(j: IRValue, indices: list[IRValue], scores: list[list[IRValue]]) -> None:
+            slopes = self.slopes
             for r, row in enumerate(scores):
                 for u, x, (lse, _) in zip(self.across(), row, rowTerms):
                     self.weights.store((j + r) * self.columns + u, expBelow(code, x - lse))
             for r, row in enumerate(self.dots(values, indices, grad, plan.out)):
-                for u, x, (_, delta) in zip(self.across(), row, rowTerms):
+                for i, (u, x, (_, delta)) in enumerate(zip(self.across(), row, rowTerms)):
                     p = self.weights.load((j + r) * self.columns + u, self.lanes)
-                    self.changes.store((j + r) * self.columns + u, (x - delta) * p * plan.scale)
+                    change = (x - delta) * p * plan.scale
+                    self.changes.store((j + r) * self.columns + u, change * slopes[r][i] if slopes else change)
 
         self.scoreTiles(keys, query, start, first, count, tile)
         zero, rows = code.constant(0.0, self.vector), self.tile.rows

@@ -17,6 +17,7 @@ import numpy as np
 from puregraph.core.base.widen import widen
 from puregraph.core.tracer import dataOf
 from puregraph.ops.attention import cudnn
+from puregraph.ops.attention.limits import limitsOf
 from puregraph.ops.cuda.runtime.launch import Launch, blocksFor, stridesOf
 from puregraph.ops.cuda.runtime.preprocess import computed, defined, read, stored
 from puregraph.ops.kernel import HEADSLAST, REFERENCE, Halves, kernel
@@ -27,16 +28,16 @@ FLOOR = -1e30  # a score below this counts as hidden; large enough that exp(x - 
 
 
 @kernel
-def attend(q, k, v, mask, causal, scale):
+def attend(q, k, v, mask, causal, scale, limits=None):
     """y = sum over j of softmax_j(scale q k' + mask) v_j, and lse = ln sum over j of exp(scale q k' + mask)
 
     A mask of bools hides where it is False; causal hides key j from query i < j. A row that sees no key has y = 0 and
-    lse = FLOOR. Each g = h / heads of k queries share their keys and values.
+    lse = FLOOR. Each g = h / heads of k queries share their keys and values. For `limits` see the file of that name.
 
     Shapes    q (n, h, t, d), k (n, h / g, s, d), v (n, h / g, s, e), mask None or any that broadcasts to (n, h, t, s)
               -> y (n, h, t, e), lse (n, h, t, 1) in float32 or better
     """
-    lay = HeadLayout(q, k, mask, causal, scale)
+    lay = HeadLayout(q, k, mask, causal, scale, limits)
     values = widen(v)
     outputs, sums = [], []
     for i in lay.queries:
@@ -59,18 +60,18 @@ def attend(q, k, v, mask, causal, scale):
 
 
 @attend.shape
-def attend(q, k, v, mask, causal, scale):
+def attend(q, k, v, mask, causal, scale, limits=None):
     """y (n, h, t, e) and lse (n, h, t, 1)."""
     lead = q.shape[:3]
     return [((*lead, v.shape[3]), q.dtype), ((*lead, 1), np.promote_types(q.dtype, np.float32))]
 
 
 @attend.cuda
-def attend(outs, q, k, v, mask, causal, scale):
-    """A thread block computes a block of queries over all keys."""
+def attend(outs, q, k, v, mask, causal, scale, limits=None):
+    """A thread block computes a block of queries over all keys; limits are left to the reference."""
     y, lse = outs
     args = AttentionArguments(q, k, v, mask, scale)
-    if not args.fit(y) or stored(lse.dtype) != args.wide:
+    if limits is not None or not args.fit(y) or stored(lse.dtype) != args.wide:
         return NotImplemented
     if not y.size:
         return []
@@ -92,9 +93,13 @@ def attend(*arguments):
 
 
 @attend.library
-def attend(outs, q, k, v, mask, causal, scale, tf32):
-    """cuDNN's attention, which is used only without a mask."""
-    return NotImplemented if mask is not None else cudnn.attend(outs, q, k, v, causal, scale, tf32=tf32)
+def attend(outs, q, k, v, mask, causal, scale, limits=None, *, tf32):
+    """cuDNN's attention, which is used only without a mask and limits."""
+    return (
+        NotImplemented
+        if mask is not None or limits is not None
+        else cudnn.attend(outs, q, k, v, causal, scale, tf32=tf32)
+    )
 
 
 @attend.flops
@@ -107,29 +112,32 @@ def attend(outs, q, k, *others):
 def attend(g, y, arguments, options, needs):
     """The gradients by `attendGrad`, block by block; the gradient of the log-sum-exp is subtracted from `rest`."""
     gy, glse = g
-    q, k, v, mask, causal, scale = arguments
+    q, k, v, mask, causal, scale, *more = arguments
+    limits = more[0] if more else options.get("limits")
     out, lse = y
     gy = np.zeros_like(out) if gy is None else gy
     delta = (widen(gy) * widen(out)).sum(axis=-1, keepdims=True)
     ofMask = bool(needs[3])
     delta = delta if glse is None else delta - glse
-    return (*attendGrad(gy, q, k, v, mask, lse, delta, causal, scale, ofMask), *[None] * (3 - ofMask))
+    grads = attendGrad(gy, q, k, v, mask, lse, delta, causal, scale, ofMask, limits)
+    return (*grads, *[None] * (len(arguments) - len(grads)))
 
 
 attend.declare(layout=HEADSLAST, halves=Halves((0, 1, 2), 1), jvp=REFERENCE)
 
 
 @kernel
-def attendGrad(grad, q, k, v, mask, lse, rest, causal, scale, ofMask=False):
+def attendGrad(grad, q, k, v, mask, lse, rest, causal, scale, ofMask=False, limits=None):
     """The gradients of q, k and v, and, if asked for, of the mask: with p = exp(scale q k' + mask - lse),
 
     ds = p (grad v' - rest), dq = scale ds k, dk = scale ds' q, dv = p' grad, dmask = ds.
 
-    `rest` is sum_e grad y, less the gradient of lse where there is one.
+    With a cap, dq and dk have ds (1 - tanh^2(score / cap)) in place of ds. `rest` is sum_e grad y, less the gradient of
+    lse where there is one.
 
     Shapes    as of `attend`, grad (n, h, t, e), lse and rest (n, h, t, 1) -> dq, dk, dv (, dmask) as q, k, v (, mask)
     """
-    lay = HeadLayout(q, k, mask, causal, scale)
+    lay = HeadLayout(q, k, mask, causal, scale, limits)
     keys, values, g, rest = widen(k), widen(v), widen(grad), widen(rest)
     dq, dk, dv, dmask = [], {}, {}, {}
     for i in lay.queries:
@@ -140,11 +148,12 @@ def attendGrad(grad, q, k, v, mask, lse, rest, causal, scale, ofMask=False):
             ds = gi @ values[:, :, j].swapaxes(-1, -2)
             ds -= resti
             ds *= p
+            if ofMask:
+                lay.addToMask(dmask, i, j, ds)
+            ds = ds if lay.slopes is None else ds * lay.slopes
             part = part + ds @ keys[:, :, j]
             add(dk, j, ds.swapaxes(-1, -2) @ query)
             add(dv, j, p.swapaxes(-1, -2) @ gi)
-            if ofMask:
-                lay.addToMask(dmask, i, j, ds)
         dq.append(lay.splitHeads(part * lay.scale))
     grads = [np.concatenate(dq, axis=2).astype(q.dtype, copy=False)]
     for parts, x, dtype in ((dk, keys, k.dtype), (dv, values, v.dtype)):
@@ -156,18 +165,18 @@ def attendGrad(grad, q, k, v, mask, lse, rest, causal, scale, ofMask=False):
 
 
 @attendGrad.shape
-def attendGrad(grad, q, k, v, mask, lse, rest, causal, scale, ofMask=False):
+def attendGrad(grad, q, k, v, mask, lse, rest, causal, scale, ofMask=False, limits=None):
     """Shapes and dtypes as q, k, v, and as the mask if required."""
     differentiated = (q, k, v, mask) if ofMask else (q, k, v)
     return [(x.shape, x.dtype) for x in differentiated]
 
 
 @attendGrad.cuda
-def attendGrad(outs, grad, q, k, v, mask, lse, rest, causal, scale, ofMask=False):
+def attendGrad(outs, grad, q, k, v, mask, lse, rest, causal, scale, ofMask=False, limits=None):
     """Blocks of keys for dk and dv, blocks of queries for dq, blocks of the mask; no block adds to another's result."""
     dq, dk, dv, *_ = outs
     args = AttentionArguments(q, k, v, mask, scale)
-    if not args.fit(grad, dq, dk, dv) or not {lse.dtype.name, rest.dtype.name} <= set(EDGES):
+    if limits is not None or not args.fit(grad, dq, dk, dv) or not {lse.dtype.name, rest.dtype.name} <= set(EDGES):
         return NotImplemented
     (n, h, t, d), (shared, s, e) = q.shape, v.shape[1:]
     columns = args.columns(max(d, e))
@@ -218,8 +227,12 @@ def attendGrad(g, y, arguments, options, needs):
     """Gradients of the gradients, for all scores at once; a, b, c, m are those of dq, dk, dv, dmask; p, ds as above:
 
     gds = scale (a k' + q b') + m, gp = grad c' + gds (grad v' - rest), gs = gp p (gradient of the scores).
+
+    With a cap, f is the slope of a capped score x and u = scale (a k' + q b'): gds = u f + m, and the gradient of the
+    uncapped score is f (gs - 2 x u ds / cap^2).
     """
     grad, q, k, v, mask, lse, rest, causal, scale = arguments[:9]
+    limits = limitsOf(arguments[10] if len(arguments) > 10 else options.get("limits"))
     shape, heads = q.shape, k.shape[1]
     grouped = (shape[0], heads, shape[1] // heads, *shape[2:3])
 
@@ -232,23 +245,27 @@ def attendGrad(g, y, arguments, options, needs):
     a, b, c = [np.zeros_like(x) if seed is None else seed for seed, x in zip(g, (q, k, v))]
     m = g[3] if len(g) > 3 else None
     Q, K, V, G, A, B, C = rows(q), columns(k), columns(v), rows(grad), rows(a), columns(b), columns(c)
-    scores = scale * (Q @ K.swapaxes(-1, -2))
+    scores, slopes = limits.capped(scale * (Q @ K.swapaxes(-1, -2)))
+    capped = scores
     wide = (*shape[:3], k.shape[2])
     if mask is not None:
         full = np.broadcast_to(mask, wide).reshape(scores.shape)
         scores = np.where(full, scores, -np.inf) if mask.dtype.kind == "b" else scores + full
-    if causal:
-        scores = np.where(np.tril(np.ones_like(dataOf(q), shape=wide[2:], dtype=bool)), scores, -np.inf)
+    seen = limits.visible(dataOf(q), slice(0, wide[2]), slice(0, wide[3]), causal)
+    if seen is not None:
+        scores = np.where(seen[:, :, None], scores, -np.inf)
     p, free = np.exp(scores - rows(lse)), G @ V.swapaxes(-1, -2) - rows(rest)
     ds = p * free
-    gds = scale * (A @ K.swapaxes(-1, -2) + Q @ B.swapaxes(-1, -2))
+    u = scale * (A @ K.swapaxes(-1, -2) + Q @ B.swapaxes(-1, -2))
+    gds = u if slopes is None else u * slopes
     gds = gds if m is None else gds + np.broadcast_to(m, wide).reshape(scores.shape)
     gp = G @ C.swapaxes(-1, -2) + gds * free
     gfree, gs = gds * p, gp * p
+    gx, dx = (gs, ds) if slopes is None else (slopes * (gs - capped * u * ds * (2 / limits.cap**2)), ds * slopes)
     grads = [
         (p @ C + gfree @ V).reshape(grad.shape),
-        (scale * (gs @ K + ds @ B)).reshape(q.shape),
-        (scale * (gs.swapaxes(-1, -2) @ Q + ds.swapaxes(-1, -2) @ A)).sum(axis=2),
+        (scale * (gx @ K + dx @ B)).reshape(q.shape),
+        (scale * (gx.swapaxes(-1, -2) @ Q + dx.swapaxes(-1, -2) @ A)).sum(axis=2),
         (gfree.swapaxes(-1, -2) @ G).sum(axis=2),
         unbroadcast(gs.reshape(wide), mask.shape) if needs[4] else None,
         -gs.sum(axis=-1).reshape(lse.shape),
@@ -328,8 +345,9 @@ def blocks(length):
 class HeadLayout:
     """The blocks of queries and keys: the g heads that share keys become one block of g rows per query."""
 
-    def __init__(self, q, k, mask, causal, scale):
+    def __init__(self, q, k, mask, causal, scale, limits=None):
         self.q, self.k, self.causal, self.scale = widen(q), widen(k), causal, scale
+        self.limits, self.slopes = limitsOf(limits), None
         self.heads = k.shape[1]
         self.group = q.shape[1] // max(k.shape[1], 1)
         self.queries, self.keys = blocks(q.shape[2]), blocks(k.shape[2])
@@ -342,8 +360,9 @@ class HeadLayout:
             self.isBool = mask.dtype.kind == "b"
 
     def keysFor(self, i):
-        """The blocks of keys that a block of queries is not masked from."""
-        return [j for j in self.keys if not self.causal or j.start < max(i.stop, 1)]
+        """The blocks of keys that a block of queries is not masked from, as far as positions are known."""
+        isAll = not self.causal or self.limits.offset is not None
+        return [j for j in self.keys if isAll or j.start < max(i.stop, 1)]
 
     def mergeHeads(self, x, i):
         """Rows i of x (n, h, t, d) as (n, h / g, g rows, d)."""
@@ -362,19 +381,23 @@ class HeadLayout:
 
     def scores(self, i, j):
         """scale q k' + mask, -inf where hidden: (n, h / g, g rows, keys)."""
-        scores = self.scaled(i) @ self.k[:, :, j].swapaxes(-1, -2)
-        crosses = self.causal and j.stop - 1 > i.start
-        if self.mask is None and not crosses:
+        scores, self.slopes = self.limits.capped(self.scaled(i) @ self.k[:, :, j].swapaxes(-1, -2))
+        seen = self.limits.visible(self.q, i, j, self.causal) if self.crosses(i, j) else None
+        if self.mask is None and seen is None:
             return scores
         shape = scores.shape
         scores = scores.reshape(*shape[:2], self.group, shape[2] // self.group, shape[3])
         if self.mask is not None:
             mask = self.maskAt(i, j)
             scores = np.where(mask, scores, -np.inf) if self.isBool else scores + mask.astype(scores.dtype)
-        if crosses:
-            sees = np.tril(np.ones_like(scores, shape=scores.shape[-2:], dtype=bool), i.start - j.start)
-            scores = np.where(sees, scores, -np.inf)
+        if seen is not None:
+            scores = np.where(seen[:, :, None], scores, -np.inf)
         return scores.reshape(shape)
+
+    def crosses(self, i, j):
+        """True if some key of a block may be hidden from some query by its position."""
+        isLimited = any(x is not None for x in self.limits[:3])
+        return isLimited or self.causal and j.stop - 1 > i.start
 
     def maskAt(self, i, j):
         """The part of the mask for a block; an axis of length one broadcasts."""

@@ -65,8 +65,8 @@ class MaskLowering:
         """The calls that replace a call, or the call itself."""
         if call.function is not attend:
             return [call]
-        q, k, v, mask, causal, scale = call.arguments
-        if type(mask) is not Value or q.dtype.name not in LOW or mask.dtype.name not in ("bool", *LOW):
+        q, k, v, mask, causal, scale, *limits = call.arguments
+        if any(limits) or type(mask) is not Value or q.dtype.name not in LOW or mask.dtype.name not in ("bool", *LOW):
             return [call]
         key = mask.number, q.dtype.name, (q.shape[2], k.shape[2]) if causal else None
         before = [] if key in self.masks else self.converted(mask, key, q.dtype, call)

@@ -367,6 +367,11 @@ class Instructions:
         a, b = self.broadcast(x, y)
         return self.select(a < b, a, b)
 
+    def max(self, x: Number, y: Number) -> IRValue:
+        """The larger of two integers."""
+        a, b = self.broadcast(x, y)
+        return self.select(a < b, b, a)
+
 
 def literal(value: float, kind: str) -> str:
     """A constant as LLVM reads it: floats as the bits of the equal double."""
