@@ -48,6 +48,8 @@ def convolution(op: OnnxNode, x: OnnxValue, W: OnnxValue, b: OnnxValue | None = 
     isLayer = all(v is None or v.array is not None and not v.isSplit for v in (W, b))
     if not isLayer:
         return op(Convolve(stride, pad, dilation, groups), x, W, b)
+    if op.choice("auto_pad", *PADDINGS) == "SAME_UPPER" and any(s != 1 for s in stride):
+        pad = "same"  # for any lengths, as it was written
     makes = {1: modules.Conv1D, 2: modules.Conv2D, 3: modules.Conv3D}
     module = makes.get(len(size), modules.ConvNd)(
         W.shape[1] * groups, W.shape[0], size, stride, pad, dilation, useBias=b is not None, groups=groups
