@@ -237,8 +237,8 @@ def attention(step: OnnxStep) -> None:
     scores = step.op("Mul", step.op("MatMul", q, transposed), scale)
     least = step.constant(np.finfo(np.float32).min / 2, dtype)
     if module.cap is not None:
-        turned = step.op("Tanh", step.op("Mul", scores, step.constant(1 / module.cap, dtype)))
-        scores = step.op("Mul", turned, step.constant(module.cap, dtype))
+        squashed = step.op("Tanh", step.op("Mul", scores, step.constant(1 / module.cap, dtype)))
+        scores = step.op("Mul", squashed, step.constant(module.cap, dtype))
     if mask is not None:
         if step.indtypes[3] == np.dtype(bool):
             scores = step.op("Where", mask, scores, least)

@@ -385,9 +385,9 @@ class AttentionWriter:
 
     def capped(self, scores: list[list[IRValue]], cap: float) -> list[list[IRValue]]:
         """cap tanh(score / cap); its slopes are kept."""
-        turned = [[tanh(self.code, x * (1 / cap)) for x in row] for row in scores]
-        self.slopes = [[1.0 - t * t for t in row] for row in turned]
-        return [[t * cap for t in row] for row in turned]
+        squashed = [[tanh(self.code, x * (1 / cap)) for x in row] for row in scores]
+        self.slopes = [[1.0 - t * t for t in row] for row in squashed]
+        return [[t * cap for t in row] for row in squashed]
 
     def hidden(self, row: list[IRValue], start: IRValue, j: IRValue, first: IRValue) -> list[IRValue]:
         """The scores of key start + j with the mask added, -inf where masked."""
