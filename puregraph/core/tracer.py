@@ -87,6 +87,10 @@ class Tracer:
         """The array of this stand-in; None if it has none yet."""
         return None
 
+    def keepsComposite(self, function: Any) -> bool:
+        """True if a composite kernel with this Tracer among its arguments is received as one call."""
+        return self.takesComposites
+
     def tolist(self) -> list:
         """Return the elements of `carrier` as nested lists."""
         return device.toHost(self.carrier).tolist()

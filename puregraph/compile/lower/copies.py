@@ -32,10 +32,10 @@ class CopyWriter:
 
     def fills(self, number: Any, y: Any, dtype: np.dtype, shape: Strides, strides: Strides) -> Any:
         """Write a constant into elements of y; None if this is not supported."""
-        kind = {"bool": "i8", "float32": "f32", **INTS}.get(dtype.name)
+        kind = {"bool": "i8", "float32": "f32", "float64": "f64", **INTS}.get(dtype.name)
         isWhole = type(y) is Value and isDense(shape, y.strides, dtype.itemsize)
         isNumber = isinstance(number, (bool, int, float, np.generic))
-        number = float(number) if kind == "f32" and isNumber else number
+        number = float(number) if dtype.kind == "f" and isNumber else number
         return nativeFill(kind, y, y.size, number) if kind and isWhole and isNumber else None
 
 

@@ -1,6 +1,6 @@
 """The lowering rules: imported so that all are declared before a step is lowered; calls without one run in numpy."""
 
-from puregraph.compile.lower import copies
+from puregraph.compile.lower import copies, loopworks
 from puregraph.ops.alignment import lowering as alignment
 from puregraph.ops.attention import lowering as attention
 from puregraph.ops.convolution import lowering as convolution
@@ -17,6 +17,7 @@ __all__ = [
     "convolution",
     "copies",
     "gather",
+    "loopworks",
     "order",
     "pooling",
     "product",

@@ -32,7 +32,8 @@ def eliminateCommonSubexpressions(schedule: Schedule) -> Schedule:
             calls.append(call)
             continue
         lays = tuple([(y.shape, y.dtype, y.strides) for y in call.outs])
-        stays = not (call.kind.isCheap or call.kind.isExact) or sum(y.nbytes for y in call.outs) <= LITTLE
+        isFree = call.kind.isView or not (call.kind.isCheap or call.kind.isExact)
+        stays = isFree or sum(y.nbytes for y in call.outs) <= LITTLE
         phase = None if stays else call.origin.phase
         key = (
             phase,

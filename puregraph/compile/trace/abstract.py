@@ -62,7 +62,7 @@ def readerOf(function: ArrayFunction) -> Reader | None:
         return readProduct if function is np.matmul else readUfunc if function.signature is None else None
     if isinstance(function, Interpreter):
         return readFormula
-    if isinstance(function, Kernel):
+    if isinstance(function, Kernel) and declared(function, "records") is None:
         return readKernel
     if isinstance(getattr(function, "__self__", None), np.ufunc):
         function = np.sum if function.__name__ == "reduce" else function

@@ -49,7 +49,7 @@ class MemoKeys:
         if isinstance(a, Stored):
             return type(a), a.shape, a.dtype
         if isinstance(a, Module):
-            return self.of(a)
+            return comparable(a) if a.isGraph else self.of(a)
         if isinstance(a, MethodType):
             return a.__func__, self.held(a.__self__)
         if isinstance(a, partial):

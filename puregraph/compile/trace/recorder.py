@@ -55,6 +55,7 @@ class Recorder:
         # `decompositionOf` writes functions as simpler ones, see `decompose`
         self.decompositionOf: Callable[[ArrayFunction], Callable[..., Any] | None] | None = None
         self.keepsComposite: Callable[[Any], bool] | None = None  # whether a composite kernel is one call
+        self.loops: dict[Any, Any] = {}  # the bodies of loops, see `loopbody`
         self.held: list[Any] = []  # keeps arrays alive that are identified by id
 
     # Values -----------------------------------------------------------------------------------------------------------
@@ -265,6 +266,9 @@ class RecordedArray(Tracer):
     @property
     def shape(self) -> tuple[int, ...]:  # type: ignore[override]
         return self.value.shape
+
+    def keepsComposite(self, function: Any) -> bool:
+        return self.recorder.keepsComposite is not None and self.recorder.keepsComposite(function)
 
     @property
     def dtype(self) -> np.dtype:

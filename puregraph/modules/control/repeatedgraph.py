@@ -140,7 +140,8 @@ class _RepeatedGraph(GraphHolder):
         names = self.ruleNames
         count = len(needs) - len(names)
         inputs, stored = arguments[:count], dict(zip(names, arguments[count:]))
-        starts = arguments[-1].runs
+        ran = arguments[-1]
+        starts = [] if ran is None else ran.runs
         if isTraced((*inputs, *stored.values())):
             states = starts[0][1] if starts else {}
             again = {**stored, **{name: x.copy() for name, x in states.items()}}

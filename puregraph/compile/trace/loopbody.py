@@ -1,0 +1,147 @@
+"""Loop body: the calls of one run of a loop, recorded once for all runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from puregraph.compile.report.flops import flopsOf
+from puregraph.compile.trace.abstract import reads
+from puregraph.compile.trace.recorder import RecordedArray, Recorder, UnreadableError
+from puregraph.ops.ir.value import ARRAYS, LEAVES, Call, Value, changed, comparable, copy
+from puregraph.ops.operation import ArrayOp
+from puregraph.ops.recurrent.repeat import repeat
+
+if TYPE_CHECKING:
+    from puregraph.core.protocols import AnyArray
+
+
+class LoopBody(ArrayOp):
+    """The function of the one call that a loop is, see `repeat`: carried values, slices and shared values -> states,
+    sums and rows.
+
+    `calls`     the calls of one run, on `formals`: a Value for each operand, and one for each sum before the run
+    `results`   the Values that a run computes: the next carried values, the next sums, and the rows
+    `carried`, `sliced`  the numbers of carried values and of slices; shared values follow them
+    `sums`      the number of sums
+    """
+
+    def __init__(self, carried: int, sliced: int, count: int, isReversed: bool):
+        super().__init__("repeat")
+        self.carried, self.sliced, self.count, self.isReversed = carried, sliced, count, isReversed
+        self.calls: list[Call] = []
+        self.formals: list[Value] = []
+        self.results: list[Value] = []
+        self.sums = 0
+        self.declarations = {**repeat.declarations, "flops": self.flops}
+        self.__name__ = f"repeat {count} times"
+
+    @property
+    def oldSums(self) -> list[Value]:
+        """The sums before a run."""
+        return self.formals[len(self.formals) - self.sums :]
+
+    def flops(self, *call: object) -> int:
+        """The operations of all runs."""
+        return self.count * sum(map(flopsOf, self.calls))
+
+    def __call__(self, *operands: AnyArray) -> tuple[AnyArray, ...]:
+        """All runs in numpy, in the precision of the operands."""
+        from puregraph.compile.runtime.bind import bound
+
+        states = [[c] for c in operands[: self.carried]]
+        end = self.carried + self.sliced
+        sums = [np.zeros(v.shape, v.dtype) for v in self.formals[len(operands) :]]
+        rows: list[list[AnyArray]] = []
+        for t in reversed(range(self.count)) if self.isReversed else range(self.count):
+            sliced = [x[t] for x in operands[self.carried : end]]
+            run = dict(zip([v.number for v in self.formals], [*(s[-1] for s in states), *sliced, *operands[end:], *sums]))
+
+            def array(v: Value, run: dict[int, AnyArray] = run) -> AnyArray:
+                if v.number not in run:
+                    run[v.number] = v.source if v.role in ARRAYS else viewOf(v, array)
+                return run[v.number]
+
+            for call in self.calls:
+                if not call.kind.isView:
+                    run.update((y.number, np.empty(y.shape, y.dtype)) for y in call.outs if y is not None)
+                    for step in bound(call, array, None):
+                        step.function(*step.arguments, **step.options)
+            new = list(map(array, self.results))
+            for state, c in zip(states, new):
+                state.append(c)
+            sums = new[self.carried : self.carried + self.sums]
+            rows.append(new[self.carried + self.sums :])
+        rows = rows[::-1] if self.isReversed else rows
+        return (*map(np.stack, states), *sums, *map(np.stack, zip(*rows)))
+
+
+def viewOf(v: Value, array: Callable[[Value], AnyArray]) -> AnyArray:
+    """The array of a view."""
+    call: Any = v.call
+    arguments = [changed(a, array) for a in call.arguments]
+    return call.function(*arguments, **{k: changed(a, array) for k, a in call.options.items()})
+
+
+@reads(repeat, makes=("other",))
+def readLoop(recorder: Recorder, function: object, arguments: list, options: dict[str, Any]) -> list[Value]:
+    """A loop as one call. Loops of one body on values of one layout share what was recorded, so that equal ones are
+    recognised."""
+    body, carried, slices, shared, isReversed = [*arguments, *options.values(), False][:5]
+    layouts = [(v.shape, v.dtype, v.strides) for v in (*carried, *slices)]
+    key = (body, tuple(layouts), comparable(shared), isReversed)
+    loop = recorder.loops.get(key)
+    if loop is None:
+        loop = recorder.loops[key] = recordLoop(recorder, body, carried, slices, shared, isReversed)
+    n, count = loop.carried, loop.count
+    outs = [recorder.value((count + 1, *c.shape), c.dtype) for c in carried]
+    outs += [recorder.value(s.shape, s.dtype) for s in loop.oldSums]
+    outs += [recorder.value((count, *y.shape), y.dtype) for y in loop.results[n + loop.sums :]]
+    recorder.add(loop, (*carried, *slices, *(v for v in shared if type(v) is Value)), {}, outs, "other", True)
+    return outs
+
+
+def recordLoop(
+    recorder: Recorder, body: Any, carried: Sequence[Value], slices: Sequence[Value], shared: list, isReversed: bool
+) -> LoopBody:
+    """Record the body of a loop on Values of one run."""
+    loop = LoopBody(len(carried), len(slices), slices[0].shape[0], isReversed)
+    states = [recorder.value(c.shape, c.dtype, role="input", name=c.name) for c in carried]
+    sliced = [recorder.value(x.shape[1:], x.dtype, x.strides[1:], "input", x.name) for x in slices]
+    given = [v for v in shared if type(v) is Value]
+    alike = [v if v.role in LEAVES else recorder.value(v.shape, v.dtype, v.strides, "input", v.name) for v in given]
+    formal = {v.number: f for v, f in zip(given, alike)}
+    before, recorder.calls = recorder.calls, loop.calls
+    try:
+        handles = [recorder.handle(formal[v.number]) if type(v) is Value else v for v in shared]
+        new, added, rows = body(list(map(recorder.handle, states)), list(map(recorder.handle, sliced)), handles)
+        sums = [recorder.value(a.shape, a.dtype, role="input") for a in added]
+        totals = [s + a for s, a in zip(map(recorder.handle, sums), added)]
+        loop.results = [ownValue(recorder, y) for y in (*new, *totals, *rows)]
+    finally:
+        recorder.calls = before
+    loop.formals, loop.sums = [*states, *sliced, *alike, *sums], len(sums)
+    checkCarried(loop)
+    return loop
+
+
+def ownValue(recorder: Recorder, y: Any) -> Value:
+    """The Value of a result that a run computes; a copy of one that it only hands on."""
+    value = y.current if type(y) is RecordedArray else recorder.constant(y)
+    if value.root.role == "made":
+        return value
+    return recorder.made(copy, (value,), {}, "copy", value.shape, value.dtype)
+
+
+def checkCarried(loop: LoopBody) -> None:
+    """Raise UnreadableError if a carried value changes its shape or dtype, or a run reads a value from outside."""
+    for c, new in zip(loop.formals[: loop.carried], loop.results):
+        if (c.shape, c.dtype) != (new.shape, new.dtype):
+            raise UnreadableError("a carried value changes its shape or dtype")
+    known = {v.root.number for v in loop.formals} | {y.number for call in loop.calls for y in call.outs if y is not None}
+    if any(v.root.number not in known and v.root.role not in ARRAYS for call in loop.calls for v in call.values()):
+        raise UnreadableError("a run reads a value from outside of it")
+    if any(call.kind.hasEffect for call in loop.calls):
+        raise UnreadableError("a run has effects")
