@@ -75,7 +75,7 @@ def lowerLoop(call: Call, workspace: LoweringWorkspace) -> list[KernelCall] | No
         return None
     plan = MemoryPlan(lowered)
     places = placesOf(loop, call, schedule.stores, workspace(-(-plan.bytes // FLOAT.itemsize) + 1))
-    ends = [declared(store, "lower")(value, target.value) for target, value in plan.copies]
+    ends = [declared(store, "lower")(value, targetLike(target, value)) for target, value in plan.copies]
     first = firstWorks(loop, call)
     if None in ends or first is None:
         return None
@@ -118,6 +118,12 @@ def lowerBody(schedule: Schedule, workspace: LoweringWorkspace, packed: PackedOn
     schedule.calls = Lowering(schedule.calls, schedule.kept(), {}, workspace.new, weights).run()
     isNative = all(c.kind.isView or c.kind.isNative and not c.function.checks for c in schedule.calls)
     return schedule if isNative else None
+
+
+def targetLike(target: Any, value: Value) -> Value:
+    """The memory of a target in the shape of the value that is stored there."""
+    to = (target.target if type(target) is ReshapedTarget else target).value
+    return Value(to.number, value.shape, to.dtype, contiguous(value.shape, to.dtype.itemsize), to.role)
 
 
 def placesOf(loop: LoopBody, call: Call, stores: Sequence[Any], scratch: Value) -> dict[int, Place]:

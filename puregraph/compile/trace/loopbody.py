@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -26,6 +26,8 @@ class LoopBody(ArrayOp):
     `results`   the Values that a run computes: the next carried values, the next sums, and the rows
     `carried`, `sliced`  the numbers of carried values and of slices; shared values follow them
     `sums`      the number of sums
+    `products`  for each sum asked for, the product of rows that it is after the loop, or None for one within it
+    `extra`     the number of rows that only those products read
     """
 
     def __init__(self, carried: int, sliced: int, count: int, isReversed: bool):
@@ -34,7 +36,8 @@ class LoopBody(ArrayOp):
         self.calls: list[Call] = []
         self.formals: list[Value] = []
         self.results: list[Value] = []
-        self.sums = 0
+        self.products: list[RowProduct | None] = []
+        self.sums = self.extra = 0
         self.declarations = {**repeat.declarations, "flops": self.flops}
         self.__name__ = f"repeat {count} times"
 
@@ -87,20 +90,36 @@ def viewOf(v: Value, array: Callable[[Value], AnyArray]) -> AnyArray:
 
 @reads(repeat, makes=("other",))
 def readLoop(recorder: Recorder, function: object, arguments: list, options: dict[str, Any]) -> list[Value]:
-    """A loop as one call. Loops of one body on values of one layout share what was recorded, so that equal ones are
-    recognised."""
+    """A loop as one call, and after it the products that it sums. Loops of one body on values of one layout share what
+    was recorded, so that equal ones are recognised."""
     body, carried, slices, shared, isReversed = [*arguments, *options.values(), False][:5]
     layouts = [(v.shape, v.dtype, v.strides) for v in (*carried, *slices)]
     key = (body, tuple(layouts), comparable(shared), isReversed)
     loop = recorder.loops.get(key)
     if loop is None:
         loop = recorder.loops[key] = recordLoop(recorder, body, carried, slices, shared, isReversed)
-    n, count = loop.carried, loop.count
-    outs = [recorder.value((count + 1, *c.shape), c.dtype) for c in carried]
-    outs += [recorder.value(s.shape, s.dtype) for s in loop.oldSums]
-    outs += [recorder.value((count, *y.shape), y.dtype) for y in loop.results[n + loop.sums :]]
-    recorder.add(loop, (*carried, *slices, *(v for v in shared if type(v) is Value)), {}, outs, "other", True)
-    return outs
+    count, first = loop.count, loop.carried + loop.sums
+    states = [recorder.value((count + 1, *c.shape), c.dtype) for c in carried]
+    sums = [recorder.value(s.shape, s.dtype) for s in loop.oldSums]
+    rows = [recorder.value((count, *y.shape), y.dtype) for y in loop.results[first:]]
+    given = [v for v in shared if type(v) is Value]
+    recorder.add(loop, (*carried, *slices, *given), {}, [*states, *sums, *rows], "other", True)
+    totals = iter(sums)
+    summed = [next(totals) if p is None else p.summed(recorder, slices, rows) for p in loop.products]
+    return [*states, *summed, *rows[: len(rows) - loop.extra]]
+
+
+class RowProduct(NamedTuple):
+    """The sum of a.T @ b over all runs, as one product of the rows of all runs; `a` is a row or a slice, `b` a row."""
+
+    a: int
+    b: int
+    isSlice: bool
+
+    def summed(self, recorder: Recorder, slices: Sequence[Value], rows: Sequence[Value]) -> Value:
+        """The product."""
+        a, b = recorder.handle((slices if self.isSlice else rows)[self.a]), recorder.handle(rows[self.b])
+        return (a.reshape(-1, a.shape[-1]).T @ b.reshape(-1, b.shape[-1])).current
 
 
 def recordLoop(
@@ -117,14 +136,42 @@ def recordLoop(
     try:
         handles = [recorder.handle(formal[v.number]) if type(v) is Value else v for v in shared]
         new, added, rows = body(list(map(recorder.handle, states)), list(map(recorder.handle, sliced)), handles)
-        sums = [recorder.value(a.shape, a.dtype, role="input") for a in added]
-        totals = [s + a for s, a in zip(map(recorder.handle, sums), added)]
-        loop.results = [ownValue(recorder, y) for y in (*new, *totals, *rows)]
+        made = [ownValue(recorder, y) for y in rows]
+        loop.products = [productOfRows(recorder, a, sliced, made) for a in added]
+        sums = [a for a, p in zip(added, loop.products) if p is None]
+        olds = [recorder.value(a.shape, a.dtype, role="input") for a in sums]
+        totals = [s + a for s, a in zip(map(recorder.handle, olds), sums)]
+        loop.results = [*(ownValue(recorder, y) for y in (*new, *totals)), *made]
     finally:
         recorder.calls = before
-    loop.formals, loop.sums = [*states, *sliced, *alike, *sums], len(sums)
+    loop.formals, loop.sums, loop.extra = [*states, *sliced, *alike, *olds], len(olds), len(made) - len(rows)
     checkCarried(loop)
     return loop
+
+
+def productOfRows(recorder: Recorder, added: Any, slices: list[Value], rows: list[Value]) -> RowProduct | None:
+    """The RowProduct of a summed product of matrices, whose factors are added to the rows; None for another sum."""
+    call = added.current.call if type(added) is RecordedArray else None
+    if call is None or call.function is not np.matmul:
+        return None
+    left, right = call.arguments
+    turned = left.call
+    if left.ndim != 2 or right.ndim != 2 or turned is None or turned.function is not np.transpose:
+        return None
+    a = turned.arguments[0]
+    at, isSlice = next((i for i, x in enumerate(slices) if x is a), None), True
+    if at is None:
+        at, isSlice = rowOf(recorder, a, rows), False
+    return RowProduct(at, rowOf(recorder, right, rows), isSlice)
+
+
+def rowOf(recorder: Recorder, value: Value, rows: list[Value]) -> int:
+    """The index of a value among the rows, which it joins."""
+    at = next((i for i, y in enumerate(rows) if y is value), None)
+    if at is None:
+        at = len(rows)
+        rows.append(ownValue(recorder, recorder.handle(value)))
+    return at
 
 
 def ownValue(recorder: Recorder, y: Any) -> Value:
