@@ -4,8 +4,27 @@ import numpy as np
 import pytest
 
 import puregraph
-from puregraph import LSTM, MSE, Dropout, Graph, GroupNorm, Identity, Input, Linear, Pointwise, Scan, Tanh
-from puregraph.modules import Conv2D
+from puregraph import (
+    LSTM,
+    MSE,
+    And,
+    Cast,
+    Constant,
+    Conv2D,
+    Dropout,
+    Graph,
+    GroupNorm,
+    Identity,
+    Input,
+    Less,
+    Linear,
+    Loop,
+    Pointwise,
+    Scan,
+    Sum,
+    Tanh,
+)
+from puregraph.compile.lower import loopworks
 from puregraph.ops.native.llvm import jit
 from puregraph.ops.recurrent.repeat import repeat
 
@@ -178,6 +197,20 @@ def test_the_same_bits_for_any_number_of_threads():
     assert all(b == bits[0] for b in bits)
 
 
+def test_a_loop_too_long_for_a_table_runs_in_numpy(monkeypatch):
+    monkeypatch.setattr(loopworks, "MAX_WORKS", 1)
+    net = netOf(lstm(5, 6), 2)
+    *arrays, target = draw((3, 6), (3, 6), (3, 7, 5), (3, 7, 6))
+    net(*arrays)
+    net.backward(target)
+    expected = {path: p.grad.copy() for path, p in net.params.items()}
+    step = net.compile(*[x.shape for x in arrays], train=True)
+    step.run(*arrays, target)
+    assert "numpy" in step.table()
+    for path, p in net.params.items():
+        np.testing.assert_allclose(p.grad, expected[path], 1e-5, 1e-5, err_msg=path)
+
+
 def test_guard_bands(monkeypatch):
     monkeypatch.setenv("PUREGRAPH_VERIFY", "1")
     net = netOf(lstm(5, 6), 2)
@@ -198,3 +231,34 @@ def test_repeat_in_numpy():
     np.testing.assert_array_equal(states, wanted)
     assert sums == sum(wanted[:-1])
     np.testing.assert_array_equal(rows, (np.array(wanted[:-1]) - x[::-1])[::-1])
+
+
+def counted(size, count, rank=0):
+    """A Loop of a fixed number of runs, which reads its number and a shared value."""
+    t, goesOn, c, x = inputs("t", "goesOn", "c", "x")
+    number = Cast("float32", name="number").node(t)
+    new = Tanh(name="tanh").node(Linear(size, size, name="u").node(c) * (1 + number) + x)
+    ends = inputs("c", "x")
+    fixed = [Constant(np.full((1,) * rank, n)).node() for n in (np.int64(count), np.bool_(True))]
+    node = Loop(Graph([t, goesOn, c, x], [goesOn, new, new * x]), 1, (rank, rank), name="loop").node(*fixed, *ends)
+    return Graph(ends, Identity(name="rows").node((node, 1)))
+
+
+@pytest.mark.parametrize("count, rank", [(1, 0), (6, 0), (6, 1)])
+def test_a_loop_of_a_fixed_number_of_runs(count, rank):
+    net = counted(6, count, rank)
+    agree(net, draw((3, 6), (3, 6)), *draw((count, 3, 6)), 2e-4)
+
+
+def test_a_loop_whose_end_depends_on_data_runs_as_before():
+    t, goesOn, c = inputs("t", "goesOn", "c")
+    less = Less(name="less").node(Sum(name="sum").node(c), Constant(np.float32(50)).node())
+    small = And(name="small").node(goesOn, less)
+    ends = inputs("c")
+    fixed = [Constant(np.array(n)).node() for n in (100, True)]
+    node = Loop(Graph([t, goesOn, c], [small, 2 * c, t]), 1, name="loop").node(*fixed, *ends)
+    net = Graph(ends, Identity(name="y").node((node, 0)))
+    x = np.ones(3, np.float32)
+    program = net.compile(x.shape)
+    np.testing.assert_array_equal(program.run(x), net(x))
+    assert program.partitioned is not None

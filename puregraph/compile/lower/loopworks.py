@@ -1,8 +1,8 @@
-"""Loop works: the native kernel calls of a loop; the code of its body is made once, and each run has its addresses."""
+"""Loop works: the native kernel calls of a loop. The code of its body is made once; each run has its own addresses."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -31,20 +31,24 @@ FLOAT = np.dtype(np.float32)
 MAX_WORKS = 1 << 17  # most kernel calls of one loop: each takes a row of the program's table
 
 
-class Place(NamedTuple):
-    """Where a Value of the body is in run k: `start + k step` bytes into a Value of the program."""
+class RunAddress(NamedTuple):
+    """The address of a Value of the body in run k: `start + k step` bytes into a Value of the program."""
 
     value: Value
     start: int = 0
     step: int = 0
 
+    def at(self, k: int) -> Offset:
+        """The address in run k."""
+        return Offset(self.value, self.start + k * self.step)
 
-class RowTarget:
-    """The target that a run stores one of its results to."""
+
+class RunTarget:
+    """The target that a run stores a result to; the array has its layout alone."""
 
     def __init__(self, value: Value):
         self.value = value
-        self.array = np.ndarray(value.shape, value.dtype, np.empty(max(1, value.size), value.dtype))
+        self.array = np.empty(value.shape, value.dtype)
 
 
 class PackedOnce:
@@ -68,56 +72,46 @@ class PackedOnce:
 def lowerLoop(call: Call, workspace: LoweringWorkspace) -> list[KernelCall] | None:
     """The kernel calls of all runs, one after another; None if a call of the body has no native code."""
     loop: LoopBody = call.function
-    schedule = bodySchedule(loop, workspace)
-    packed = PackedOnce(workspace)
-    lowered = lowerBody(schedule, workspace, packed)
-    if lowered is None:
+    schedule, packed = bodySchedule(loop, workspace), PackedOnce(workspace)
+    if not lowerBody(schedule, workspace, packed):
         return None
-    plan = MemoryPlan(lowered)
-    places = placesOf(loop, call, schedule.stores, workspace(-(-plan.bytes // FLOAT.itemsize) + 1))
+    plan = MemoryPlan(schedule)
     ends = [declared(store, "lower")(value, targetLike(target, value)) for target, value in plan.copies]
     first = firstWorks(loop, call)
-    if None in ends or first is None:
+    works = [w for c in schedule.calls if c.kind.isNative for w in c.function.works]
+    if None in ends or first is None or loop.count * len(works) > MAX_WORKS:
         return None
-    works = [w for c in lowered.calls if c.kind.isNative for w in c.function.works]
     works += [w for end in ends for w in end]
-    if loop.count * len(works) > MAX_WORKS:
-        return None
-    find = Finder(plan, places)
-    rows = [find.slots(w) for w in works]
-    packs = [w._replace(slots=slotsAt(find.slots(w), 0)) for w in packed.works]
-    return [*first, *packs, *(w._replace(slots=slotsAt(row, k)) for k in range(loop.count) for w, row in zip(works, rows))]
+    memory = RunMemory(plan, loop, call, workspace(plan.bytes // FLOAT.itemsize + 1))
+    packs = [work._replace(slots=slotsAt(memory.slots(work), 0)) for work in packed.works]
+    rows = [(work, memory.slots(work)) for work in works]
+    runs = [work._replace(slots=slotsAt(slots, k)) for k in range(loop.count) for work, slots in rows]
+    return [*first, *packs, *runs]
 
 
 def bodySchedule(loop: LoopBody, workspace: LoweringWorkspace) -> Schedule:
     """The body as a schedule that stores its results."""
     schedule: Any = Schedule.__new__(Schedule)
     Schedule.__init__(schedule, loop, None)  # type: ignore[arg-type]
-    schedule.calls = [clone(c) for c in loop.calls]
+    schedule.calls = [
+        Call(c.function, c.arguments, dict(c.options), list(c.outs), c.kind, c.origin, c.several) for c in loop.calls
+    ]
     for value in loop.results:
-        lay = contiguous(value.shape, value.dtype.itemsize)
-        target = RowTarget(Value(workspace.new(0).number, value.shape, value.dtype, lay, "state"))
+        layout = contiguous(value.shape, value.dtype.itemsize)
+        target = RunTarget(Value(workspace.new(0).number, value.shape, value.dtype, layout, "state"))
         schedule.stores.append((target, value))
     sums = schedule.stores[loop.carried : loop.carried + loop.sums]
     schedule.held = [(target, old) for (target, _), old in zip(sums, loop.oldSums)]
     return schedule
 
 
-def clone(call: Call) -> Call:
-    """A call that passes may change."""
-    return Call(call.function, call.arguments, dict(call.options), list(call.outs), call.kind, call.origin, call.several)
-
-
-def lowerBody(schedule: Schedule, workspace: LoweringWorkspace, packed: PackedOnce) -> Schedule | None:
-    """The schedule with native calls alone; None if that is not possible."""
-    passes = eliminateCommonSubexpressions, readReluSigns, eliminateDeadCode, fuse, inlineCheapValues
-    for change in passes:
-        schedule = change(schedule)
-
+def lowerBody(schedule: Schedule, workspace: LoweringWorkspace, packed: PackedOnce) -> bool:
+    """Lower the calls of a body; False unless all of them have native code that needs no checks before a run."""
+    for change in (eliminateCommonSubexpressions, readReluSigns, eliminateDeadCode, fuse, inlineCheapValues):
+        change(schedule)
     weights: Any = workspace.packedWeights or packed
     schedule.calls = Lowering(schedule.calls, schedule.kept(), {}, workspace.new, weights).run()
-    isNative = all(c.kind.isView or c.kind.isNative and not c.function.checks for c in schedule.calls)
-    return schedule if isNative else None
+    return all(c.kind.isView or c.kind.isNative and not c.function.checks for c in schedule.calls)
 
 
 def targetLike(target: Any, value: Value) -> Value:
@@ -126,44 +120,15 @@ def targetLike(target: Any, value: Value) -> Value:
     return Value(to.number, value.shape, to.dtype, contiguous(value.shape, to.dtype.itemsize), to.role)
 
 
-def placesOf(loop: LoopBody, call: Call, stores: Sequence[Any], scratch: Value) -> dict[int, Place]:
-    """The places of the body's operands and results by Value number, and of its memory as number 0."""
-    places = {0: Place(scratch)}
-    operands, outs, last = list(call.values()), call.outs, loop.count - 1
-
-    def along(value: Value, start: int = 0) -> Place:
-        step = value.strides[0]
-        back = loop.isReversed
-        return Place(value.root, value.offset + start + (last * step if back else 0), -step if back else step)
-
-    for i, (formal, x) in enumerate(zip(loop.formals, operands)):
-        if i < loop.carried:
-            places[formal.number] = Place(outs[i], 0, outs[i].strides[0])
-        elif i < loop.carried + loop.sliced:
-            places[formal.number] = along(x)
-        else:
-            places[formal.number] = Place(x.root, x.offset)
-    for i, (target, _) in enumerate(stores):
-        out = outs[i]
-        if i < loop.carried:
-            place = Place(out, out.strides[0], out.strides[0])
-        else:
-            place = Place(out) if i < loop.carried + loop.sums else along(out)
-        places[target.value.number] = place
-    places.update({old.number: Place(outs[loop.carried + i]) for i, old in enumerate(loop.oldSums)})
-    return places
-
-
 def firstWorks(loop: LoopBody, call: Call) -> list[KernelCall] | None:
     """The kernel calls before the first run: carried values are copied to the states, and sums are zero."""
     works: list[KernelCall] = []
-    origin = CallOrigin("loop")
     for i, y in enumerate(call.outs[: loop.carried + loop.sums]):
         if i < loop.carried:
             to = Value(y.number, y.shape[1:], y.dtype, y.strides[1:])
-            made = Call(copy, (call.arguments[i],), {}, [to], "copy", origin)
+            made = Call(copy, (call.arguments[i],), {}, [to], "copy", CallOrigin(""))
         else:
-            made = Call(fill, (0.0,), {}, [y], "fill", origin)
+            made = Call(fill, (0,), {}, [y], "fill", CallOrigin(""))
         lowered = declared(made.function, "lower")(made, None)
         if lowered is None:
             return None
@@ -171,36 +136,57 @@ def firstWorks(loop: LoopBody, call: Call) -> list[KernelCall] | None:
     return works
 
 
-class Finder:
-    """Finds the place of each slot of a kernel call of the body."""
+class RunMemory:
+    """The addresses of a body's Values: in the operands and results of the loop, and in its scratch memory."""
 
-    def __init__(self, plan: MemoryPlan, places: dict[int, Place]):
-        self.plan, self.places = plan, places
+    def __init__(self, plan: MemoryPlan, loop: LoopBody, call: Call, scratch: Value):
+        self.plan, self.scratch, self.isReversed, self.last = plan, scratch, loop.isReversed, loop.count - 1
+        outs, first = call.outs, loop.carried + loop.sums
+        self.known: dict[int, RunAddress] = {}
+        for i, (formal, x) in enumerate(zip(loop.formals, call.values())):
+            if i < loop.carried:
+                address = RunAddress(outs[i], 0, outs[i].strides[0])
+            elif i < loop.carried + loop.sliced:
+                address = self.along(x)
+            else:
+                address = RunAddress(x.root, x.offset)
+            self.known[formal.number] = address
+        targets: list[Any] = [target for target, _ in plan.schedule.stores]
+        for i, target in enumerate(targets):
+            if i < loop.carried:
+                address = RunAddress(outs[i], outs[i].strides[0], outs[i].strides[0])
+            else:
+                address = RunAddress(outs[i]) if i < first else self.along(outs[i])
+            self.known[target.value.number] = address
+        self.known.update({old.number: RunAddress(y) for old, y in zip(loop.oldSums, outs[loop.carried : first])})
+
+    def along(self, value: Value) -> RunAddress:
+        """The address of the slice, or row, of each run."""
+        step = value.strides[0]
+        start = value.offset + (self.last * step if self.isReversed else 0)
+        return RunAddress(value.root, start, -step if self.isReversed else step)
 
     def slots(self, work: KernelCall) -> dict[str, Any]:
-        """The slots with a Place for each address in memory that the program plans."""
-        return {name: self.place(what) for name, what in work.slots.items()}
+        """The slots of a kernel call, with RunAddresses."""
+        return {name: self.address(what) for name, what in work.slots.items()}
 
-    def place(self, what: Any) -> Any:
+    def address(self, what: Any) -> Any:
+        """The RunAddress of a Value of the body, or of an Offset in it; anything else unchanged."""
         value, start = what if type(what) is Offset else (what, 0)
         if type(value) is not Value:
             return what
-        root = value.root
-        start += value.offset
-        known = self.places.get(root.number)
-        if known is None and root.number in self.plan.locations:
-            location = self.plan.locations[root.number]
-            location = location.target if type(location) is ReshapedTarget else location
-            if type(location) is RowTarget:
-                known = self.places[location.value.number]
-            else:
-                known = Place(self.places[0].value, location.offset)
-        return what if known is None else known._replace(start=known.start + start)
+        number = value.root.number
+        location: Any = self.plan.locations.get(number)
+        location = location.target if type(location) is ReshapedTarget else location
+        if number in self.known or type(location) is RunTarget:
+            known = self.known[number if number in self.known else location.value.number]
+        elif location is not None:
+            known = RunAddress(self.scratch, location.offset)
+        else:  # a constant, or memory of the loop itself
+            return what
+        return known._replace(start=known.start + value.offset + start)
 
 
 def slotsAt(slots: dict[str, Any], k: int) -> dict[str, Any]:
     """The slots of run k."""
-    return {
-        name: Offset(what.value, what.start + k * what.step) if type(what) is Place else what
-        for name, what in slots.items()
-    }
+    return {name: what.at(k) if type(what) is RunAddress else what for name, what in slots.items()}

@@ -56,11 +56,12 @@ class LoopBody(ArrayOp):
 
         states = [[c] for c in operands[: self.carried]]
         end = self.carried + self.sliced
-        sums = [np.zeros(v.shape, v.dtype) for v in self.formals[len(operands) :]]
+        sums: list[Any] = [np.zeros(v.shape, v.dtype) for v in self.oldSums]
         rows: list[list[AnyArray]] = []
         for t in reversed(range(self.count)) if self.isReversed else range(self.count):
             sliced = [x[t] for x in operands[self.carried : end]]
-            run = dict(zip([v.number for v in self.formals], [*(s[-1] for s in states), *sliced, *operands[end:], *sums]))
+            values = [*(state[-1] for state in states), *sliced, *operands[end:], *sums]
+            run = dict(zip([v.number for v in self.formals], values))
 
             def array(v: Value, run: dict[int, AnyArray] = run) -> AnyArray:
                 if v.number not in run:
@@ -187,7 +188,9 @@ def checkCarried(loop: LoopBody) -> None:
     for c, new in zip(loop.formals[: loop.carried], loop.results):
         if (c.shape, c.dtype) != (new.shape, new.dtype):
             raise UnreadableError("a carried value changes its shape or dtype")
-    known = {v.root.number for v in loop.formals} | {y.number for call in loop.calls for y in call.outs if y is not None}
+    known = {v.root.number for v in loop.formals} | {
+        y.number for call in loop.calls for y in call.outs if y is not None
+    }
     if any(v.root.number not in known and v.root.role not in ARRAYS for call in loop.calls for v in call.values()):
         raise UnreadableError("a run reads a value from outside of it")
     if any(call.kind.hasEffect for call in loop.calls):

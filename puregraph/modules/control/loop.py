@@ -143,9 +143,24 @@ class Loop(_RepeatedGraph):
         need(len({row.shape for row in rows}) == 1, "a stacked output of one shape in every run", rows[-1].shape)
         return np.stack(rows)
 
+    def fixedTimes(self, inputs):
+        count, condition = inputs[:2]
+        areKnown = isinstance(count, np.ndarray) and isinstance(condition, np.ndarray)
+        if not (areKnown and self.isCounted and condition.all() and int(count.reshape(())) <= self.most):
+            return 0
+        return int(count.reshape(()))
+
+    def slicesOf(self, inputs):
+        return [np.arange(self.fixedTimes(inputs)).reshape(-1, *(1,) * self.ranks[0])]
+
+    def runInputs(self, carried, slices, shared):
+        return [*slices, np.ones((1,) * self.ranks[1], bool), *carried, *shared]
+
     def updateData(self, count, condition, *arguments):
         number = len(self.body.inputs) - 2
         inputs, stored = (count, condition, *arguments[:number]), dict(zip(self.ruleNames, arguments[number:]))
+        if self.isLoop(inputs, arguments):
+            return self.asLoop(inputs, arguments[number:])
         starts, carried, rows = self.forward(inputs, list(arguments[: self.carried]), stored)
         shapes, dtypes = [()] * (len(self.outputNames) - self.carried), [None] * len(self.outputNames)
         if not starts:
@@ -155,6 +170,8 @@ class Loop(_RepeatedGraph):
         return self.outputsFrom(starts, carried, rows, shapes, dtypes[self.carried :])
 
     def updateGrad(self, grad, *arguments, needs):
+        if self.isLoop(arguments[: len(self.body.inputs)], arguments):
+            return self.loopGradients(grad, arguments, needs)
         carried, _, shared, params = self.gradients(grad, 2, arguments, needs)
         return self.completed([None, None, *carried, *shared], params, needs, arguments)
 

@@ -2,9 +2,10 @@
 
 import numpy as np
 
-from puregraph.core.base.dtype import needType
+from puregraph.core.base.dtype import isFloating, needType
 from puregraph.core.errors import Fault, ShapeError, need, show
 from puregraph.core.shape import FreshSymbols
+from puregraph.core.tracer import tracerOf
 from puregraph.graph.graphholder import GraphHolder
 from puregraph.modules.control.innerpass import (
     _InnerPass,
@@ -17,6 +18,7 @@ from puregraph.modules.control.innerpass import (
     shapesInside,
     writtenStates,
 )
+from puregraph.ops.recurrent.repeat import repeat
 
 
 class _RepeatedGraph(GraphHolder):
@@ -164,6 +166,107 @@ class _RepeatedGraph(GraphHolder):
             params = {key: plus(params.get(key), runParams.get(key)) for key in {**params, **runParams}}
         count -= self.leading + self.carried + self.sliced
         return carried, slices, shared or [None] * count, params
+
+    # As one call of a compiled step -----------------------------------------------------------------------------------
+
+    def fixedTimes(self, inputs):
+        """The number of runs if it follows from shapes and constants alone; otherwise 0."""
+        raise NotImplementedError
+
+    def slicesOf(self, inputs):
+        """The arrays of which each run gets one slice, along a first axis."""
+        raise NotImplementedError
+
+    def runInputs(self, carried, slices, shared):
+        """The inputs of the body in one run."""
+        return [*carried, *slices, *shared]
+
+    def rowsOf(self, index, grad):
+        """The gradient of a stacked output, with those of its rows along the first axis."""
+        return grad
+
+    def outputOf(self, index, rows):
+        """A stacked output from its rows along a first axis."""
+        return rows
+
+    def inputGradOf(self, index, rows):
+        """The gradient of an input that was taken in slices, from those of the slices along a first axis."""
+        return rows
+
+    def isLoop(self, inputs, arguments):
+        """True if a compiled step records the runs as one call: their number is fixed, and none changes a state."""
+        tracer = tracerOf(arguments)
+        if tracer is None or not tracer.keepsComposite(repeat):
+            return False
+        return self.fixedTimes(inputs) > 0 and not writtenStates(self, self.states)
+
+    def partsOf(self, inputs):
+        """(carried values, shared ones) among the inputs."""
+        first = self.leading
+        return inputs[first : first + self.carried], inputs[first + self.carried + self.sliced :]
+
+    def statesAndRows(self, inputs, stored):
+        """The carried values before each run and after the last, and the rows, all along a first axis."""
+        carried, shared = self.partsOf(inputs)
+        outs = repeat(self.runOnce, list(carried), self.slicesOf(inputs), [*shared, *stored])
+        return outs[: self.carried], outs[self.carried :]
+
+    def asLoop(self, inputs, stored):
+        """The outputs, and None in place of the runs."""
+        states, rows = self.statesAndRows(inputs, stored)
+        return (*(s[-1] for s in states), *(self.outputOf(i, y) for i, y in enumerate(rows)), None)
+
+    def runOnce(self, carried, slices, shared):
+        """One run: the next carried values, no sums, and the rows."""
+        outs, _ = self.valuesOf(carried, slices, shared)
+        return outs[: self.carried], [], outs[self.carried :]
+
+    def valuesOf(self, carried, slices, shared):
+        """The outputs of one run that are carried or stacked, and all of its values."""
+        steps, count = self.body.steps(), len(self.ruleNames)
+        alike, stored = shared[: len(shared) - count], shared[len(shared) - count :]
+        numbers = self.numbered(steps, dict(zip(self.ruleNames, stored)))
+        values = steps.run(self.runInputs(carried, slices, alike), numbers)
+        return [values[n] for n in steps.outputs[self.answers :]], values
+
+    def loopGradients(self, grad, arguments, needs):
+        """A gradient for every argument: one loop back through the runs, each from the carried values it began with."""
+        names, count = self.ruleNames, len(self.body.inputs)
+        inputs, stored = arguments[:count], arguments[count : count + len(names)]
+        carried, shared = self.partsOf(inputs)
+        states, _ = self.statesAndRows(inputs, stored)
+        grads = list(grad) if len(self.outputNames) > 1 else [grad]
+        stacks = [None if g is None else self.rowsOf(i, g) for i, g in enumerate(grads[self.carried :])]
+        isFloat = [isFloating(c.dtype) for c in carried]
+        ends = [np.zeros_like(c) if g is None else g for g, c, f in zip(grads, carried, isFloat) if f]
+        slices = self.slicesOf(inputs)
+        taken = [*(s[:-1] for s in states), *slices]
+        wanted = frozenset(id(getattr(self, name)) for name, need in zip(names, needs[count:]) if need)
+        start = self.leading + self.carried
+        moving, summing = needs[start : start + self.sliced], needs[start + self.sliced :]
+
+        def backOnce(ends, slices, shared):
+            starts, rest, rows = slices[: self.carried], slices[self.carried : len(taken)], iter(slices[len(taken) :])
+            _, values = self.valuesOf(starts, rest, shared)
+            came = iter(ends)
+            seeds = [next(came) if f else None for f in isFloat] + [None if g is None else next(rows) for g in stacks]
+            new, params = backThrough(self.body, [*[None] * self.answers, *seeds], values, True, wanted)
+            allGrads = [*new[self.leading :], *self.inOrder(params)]
+            arrays = [*starts, *rest[: self.sliced], *shared]
+            full = [np.zeros_like(x) if g is None else g for g, x in zip(allGrads, arrays)]
+            before, moved, added = full[: self.carried], full[self.carried :], full[self.carried + self.sliced :]
+            return (
+                [g for g, f in zip(before, isFloat) if f],
+                [g for g, need in zip(added, summing) if need],
+                [g for g, need in zip(moved, moving) if need],
+            )
+
+        rows = [g for g in stacks if g is not None]
+        outs = iter(repeat(backOnce, ends, [*taken, *rows], [*shared, *stored], isReversed=True))
+        firsts = [next(outs)[-1] if f else None for f in isFloat]
+        totals = [next(outs) if need else None for need in summing]
+        moved = [self.inputGradOf(i, next(outs)) if need else None for i, need in enumerate(moving)]
+        return filledIn([*[None] * self.leading, *firsts, *moved, *totals], needs, [*inputs, *stored])
 
     def completed(self, grads, params, needs, arguments):
         """A gradient for every argument; those of parameters are looked up by id."""

@@ -3,18 +3,14 @@
 import numpy as np
 
 from puregraph.core.arguments import Argument, Flag, GraphLike, Size, Whole
-from puregraph.core.base.dtype import isFloating
 from puregraph.core.errors import ShapeError, need
 from puregraph.core.shape import normalAxis
-from puregraph.core.tracer import tracerOf
 from puregraph.graph import Graph
 from puregraph.graph.input import Input
 from puregraph.graph.module import Inputs
 from puregraph.modules.activation import Tanh
-from puregraph.modules.control.innerpass import backThrough, filledIn, writtenStates
 from puregraph.modules.control.repeatedgraph import _RepeatedGraph
 from puregraph.modules.linear import Linear
-from puregraph.ops.recurrent.repeat import repeat
 
 Slices = Argument(
     "a list of (axis, whether from its end)",
@@ -106,13 +102,26 @@ class Scan(_RepeatedGraph):
         need(len({row.shape for row in rows}) == 1, "a stacked output of one shape in every run", rows[-1].shape)
         return np.stack(rows[::-1] if isReversed else rows, axis)
 
+    def fixedTimes(self, inputs):
+        return self.parted(inputs)[1][0].shape[self.ins[0][0]]
+
+    def slicesOf(self, inputs):
+        return [alongFirst(x, *how) for x, how in zip(self.parted(inputs)[1], self.ins)]
+
+    def rowsOf(self, index, grad):
+        return alongFirst(grad, *self.outs[index])
+
+    def outputOf(self, index, rows):
+        return unsliced(rows, *self.outs[index])
+
+    def inputGradOf(self, index, rows):
+        return unsliced(rows, *self.ins[index])
+
     def updateData(self, *arguments):
         count = len(self.body.inputs)
         inputs, stored = arguments[:count], dict(zip(self.ruleNames, arguments[count:]))
-        if self.isLoop(arguments):
-            states, rows = self.statesAndRows(inputs, arguments[count:])
-            rows = [unsliced(y, *how) for y, how in zip(rows, self.outs)]
-            return (*(s[-1] for s in states), *rows, None)
+        if self.isLoop(inputs, arguments):
+            return self.asLoop(inputs, arguments[count:])
         starts, carried, rows = self.forward(inputs, list(inputs[: self.carried]), stored)
         shapes, dtypes = [()] * len(self.outs), [None] * len(self.outputNames)
         if not starts:
@@ -121,80 +130,8 @@ class Scan(_RepeatedGraph):
             dtypes = inferred if isinstance(inferred, list) else [inferred]
         return self.outputsFrom(starts, carried, rows, shapes, dtypes[self.carried :])
 
-    # As one call of a compiled step -----------------------------------------------------------------------------------
-
-    def isLoop(self, arguments):
-        """True if a compiled step records the runs as one call: there are some, and none changes a state."""
-        tracer = tracerOf(arguments)
-        if tracer is None or not tracer.keepsComposite(repeat) or writtenStates(self, self.states):
-            return False
-        return self.parted(arguments)[1][0].shape[self.ins[0][0]] > 0
-
-    def statesAndRows(self, inputs, stored):
-        """The carried values before each run and after the last, and the rows, all along a first axis."""
-        carried, scanned, alike = self.parted(inputs)
-        slices = [alongFirst(x, *how) for x, how in zip(scanned, self.ins)]
-        outs = repeat(self.runOnce, list(carried), slices, [*alike, *stored])
-        return outs[: self.carried], outs[self.carried :]
-
-    def runOnce(self, carried, slices, shared):
-        """One run: the next carried values, no sums, and the rows."""
-        outs, _ = self.valuesOf(carried, slices, shared)
-        return outs[: self.carried], [], outs[self.carried :]
-
-    def valuesOf(self, carried, slices, shared):
-        """The outputs of one run, and all of its values."""
-        steps, count = self.body.steps(), len(self.body.inputs)
-        inputs = [*carried, *slices, *shared]
-        values = steps.run(inputs[:count], self.numbered(steps, dict(zip(self.ruleNames, inputs[count:]))))
-        return [values[n] for n in steps.outputs], values
-
-    def loopGradients(self, grad, arguments, needs):
-        """`gradients` as one call: the runs backward, each from the carried values that it began with."""
-        count, names = len(self.body.inputs), self.ruleNames
-        inputs, stored = arguments[:count], arguments[count : count + len(names)]
-        carried, scanned, alike = self.parted(inputs)
-        states, _ = self.statesAndRows(inputs, stored)
-        grads = list(grad) if len(self.outputNames) > 1 else [grad]
-        isFloat = [isFloating(c.dtype) for c in carried]
-        ends = [np.zeros_like(c) if g is None else g for g, c in zip(grads, carried)]
-        stacks = [None if g is None else alongFirst(g, *how) for g, how in zip(grads[self.carried :], self.outs)]
-        there = [g is not None for g in stacks]
-        wanted = frozenset(id(getattr(self, name)) for name, need in zip(names, needs[count:]) if need)
-        moves = needs[self.carried : self.carried + self.sliced]
-        summed = needs[self.carried + self.sliced : count]
-
-        def backOnce(ends, slices, shared):
-            starts, rest = slices[: self.carried], slices[self.carried :]
-            _, values = self.valuesOf(starts, rest[: self.sliced], shared)
-            came, rows = iter(ends), iter(rest[self.sliced :])
-            seeds = [next(came) if f else None for f in isFloat] + [next(rows) if t else None for t in there]
-            new, params = backThrough(self.body, seeds, values, True, wanted)
-            new = [np.zeros_like(x) if g is None else g for g, x in zip(new, [*starts, *rest, *shared])]
-            before, moved, rest = self.parted(new)
-            params = [
-                np.zeros_like(x) if g is None else g
-                for g, x, need in zip(self.inOrder(params), shared[len(alike) :], needs[count:])
-                if need
-            ]
-            return (
-                [g for g, f in zip(before, isFloat) if f],
-                [g for g, need in zip(rest, summed) if need] + params,
-                [g for g, need in zip(moved, moves) if need],
-            )
-
-        slices = [s[:-1] for s in states] + [alongFirst(x, *how) for x, how in zip(scanned, self.ins)]
-        slices += [g for g in stacks if g is not None]
-        ends = [g for g, f in zip(ends, isFloat) if f]
-        outs = iter(repeat(backOnce, ends, slices, [*alike, *stored], isReversed=True))
-        firsts = [next(outs)[-1] if f else None for f in isFloat]
-        totals = [next(outs) if need else None for need in summed]
-        params = [next(outs) if need else None for need in needs[count:]]
-        rows = [unsliced(next(outs), *how) if need else None for how, need in zip(self.ins, moves)]
-        return filledIn([*firsts, *rows, *totals, *params], needs, arguments)
-
     def updateGrad(self, grad, *arguments, needs):
-        if self.isLoop(arguments):
+        if self.isLoop(arguments[: len(self.body.inputs)], arguments):
             return self.loopGradients(grad, arguments, needs)
         carried, slices, alike, params = self.gradients(grad, 0, arguments, needs)
         _, scanned, _ = self.parted(arguments)
