@@ -116,7 +116,8 @@ def lowerBody(schedule: Schedule, workspace: LoweringWorkspace, packed: PackedOn
 
 def targetLike(target: Any, value: Value) -> Value:
     """The memory of a target in the shape of the value that is stored there."""
-    to = (target.target if type(target) is ReshapedTarget else target).value
+    inner: Any = target.target if type(target) is ReshapedTarget else target
+    to = inner.value
     return Value(to.number, value.shape, to.dtype, contiguous(value.shape, to.dtype.itemsize), to.role)
 
 
