@@ -26,7 +26,7 @@ from puregraph import (
 )
 from puregraph.compile.lower import loopworks
 from puregraph.ops.native.llvm import jit
-from puregraph.ops.recurrent.repeat import repeat
+from puregraph.ops.recurrent.repeatbody import repeatBody
 
 pytestmark = pytest.mark.skipif(not jit.available(), reason="needs llvmlite")
 
@@ -224,7 +224,7 @@ def test_repeat_in_numpy():
         return [c * z + x], [c], [c - x]
 
     x = np.arange(4.0)
-    states, sums, rows = repeat(body, [np.float64(1)], [x], [2.0], isReversed=True)
+    states, sums, rows = repeatBody(body, [np.float64(1)], [x], [2.0], isReversed=True)
     wanted = [1.0]
     for value in x[::-1]:
         wanted.append(2 * wanted[-1] + value)

@@ -43,6 +43,8 @@ LACKS = {
     ("alignments", "CUDA"): "goes through time on the host so far",
     ("transductions", "CUDA"): "goes through time on the host so far",
     ("takeClass", "native"): "left to numpy so far",
+    **dict.fromkeys([("repeatBody", "gradient"), ("repeatBody", "tangent")], "composed of the calls of its body"),
+    ("repeatBody", "CUDA"): "a GPU runs the graph of each run so far",
 }
 
 

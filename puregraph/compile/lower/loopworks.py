@@ -21,7 +21,7 @@ from puregraph.compile.trace.schedule import Schedule
 from puregraph.ops.ir.strides import contiguous
 from puregraph.ops.ir.value import Call, CallOrigin, Offset, Value, copy, fill, store
 from puregraph.ops.operation import declared
-from puregraph.ops.recurrent.repeat import repeat
+from puregraph.ops.recurrent.repeatbody import repeatBody
 
 if TYPE_CHECKING:
     from puregraph.compile.lower.workspace import LoweringWorkspace
@@ -68,7 +68,7 @@ class PackedOnce:
         return self.made[key]
 
 
-@lowers(repeat)
+@lowers(repeatBody)
 def lowerLoop(call: Call, workspace: LoweringWorkspace) -> list[KernelCall] | None:
     """The kernel calls of all runs, one after another; None if a call of the body has no native code."""
     loop: LoopBody = call.function

@@ -12,15 +12,16 @@ from puregraph.compile.trace.abstract import reads
 from puregraph.compile.trace.recorder import RecordedArray, Recorder, UnreadableError
 from puregraph.ops.ir.value import ARRAYS, LEAVES, Call, Value, changed, comparable, copy
 from puregraph.ops.operation import ArrayOp
-from puregraph.ops.recurrent.repeat import repeat
+from puregraph.ops.recurrent.repeatbody import repeatBody
 
 if TYPE_CHECKING:
     from puregraph.core.protocols import AnyArray
 
 
 class LoopBody(ArrayOp):
-    """The function of the one call that a loop is, see `repeat`: carried values, slices and shared values -> states,
-    sums and rows.
+    """The function of the one call that a loop is: carried values, slices, shared values -> states, sums, rows.
+
+    See `repeatBody`.
 
     `calls`     the calls of one run, on `formals`: a Value for each operand, and one for each sum before the run
     `results`   the Values that a run computes: the next carried values, the next sums, and the rows
@@ -38,7 +39,7 @@ class LoopBody(ArrayOp):
         self.results: list[Value] = []
         self.products: list[RowProduct | None] = []
         self.sums = self.extra = 0
-        self.declarations = {**repeat.declarations, "flops": self.flops}
+        self.declarations = {**repeatBody.declarations, "flops": self.flops}
         self.__name__ = f"repeat {count} times"
 
     @property
@@ -89,7 +90,7 @@ def viewOf(v: Value, array: Callable[[Value], AnyArray]) -> AnyArray:
     return call.function(*arguments, **{k: changed(a, array) for k, a in call.options.items()})
 
 
-@reads(repeat, makes=("other",))
+@reads(repeatBody, makes=("other",))
 def readLoop(recorder: Recorder, function: object, arguments: list, options: dict[str, Any]) -> list[Value]:
     """A loop as one call, and after it the products that it sums. Loops of one body on values of one layout share what
     was recorded, so that equal ones are recognised."""
@@ -156,10 +157,10 @@ def productOfRows(recorder: Recorder, added: Any, slices: list[Value], rows: lis
     if call is None or call.function is not np.matmul:
         return None
     left, right = call.arguments
-    turned = left.call
-    if left.ndim != 2 or right.ndim != 2 or turned is None or turned.function is not np.transpose:
+    transposed = left.call
+    if left.ndim != 2 or right.ndim != 2 or transposed is None or transposed.function is not np.transpose:
         return None
-    a = turned.arguments[0]
+    a = transposed.arguments[0]
     at, isSlice = next((i for i, x in enumerate(slices) if x is a), None), True
     if at is None:
         at, isSlice = rowOf(recorder, a, rows), False

@@ -18,7 +18,7 @@ from puregraph.modules.control.innerpass import (
     shapesInside,
     writtenStates,
 )
-from puregraph.ops.recurrent.repeat import repeat
+from puregraph.ops.recurrent.repeatbody import repeatBody
 
 
 class _RepeatedGraph(GraphHolder):
@@ -196,7 +196,7 @@ class _RepeatedGraph(GraphHolder):
     def isLoop(self, inputs, arguments):
         """True if a compiled step records the runs as one call: their number is fixed, and none changes a state."""
         tracer = tracerOf(arguments)
-        if tracer is None or not tracer.keepsComposite(repeat):
+        if tracer is None or not tracer.keepsComposite(repeatBody):
             return False
         return self.fixedTimes(inputs) > 0 and not writtenStates(self, self.states)
 
@@ -208,7 +208,7 @@ class _RepeatedGraph(GraphHolder):
     def statesAndRows(self, inputs, stored):
         """The carried values before each run and after the last, and the rows, all along a first axis."""
         carried, shared = self.partsOf(inputs)
-        outs = repeat(self.runOnce, list(carried), self.slicesOf(inputs), [*shared, *stored])
+        outs = repeatBody(self.runOnce, list(carried), self.slicesOf(inputs), [*shared, *stored])
         return outs[: self.carried], outs[self.carried :]
 
     def asLoop(self, inputs, stored):
@@ -262,7 +262,7 @@ class _RepeatedGraph(GraphHolder):
             )
 
         rows = [g for g in stacks if g is not None]
-        outs = iter(repeat(backOnce, ends, [*taken, *rows], [*shared, *stored], isReversed=True))
+        outs = iter(repeatBody(backOnce, ends, [*taken, *rows], [*shared, *stored], isReversed=True))
         firsts = [next(outs)[-1] if f else None for f in isFloat]
         totals = [next(outs) if need else None for need in summing]
         moved = [self.inputGradOf(i, next(outs)) if need else None for i, need in enumerate(moving)]

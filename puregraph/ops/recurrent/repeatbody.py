@@ -11,7 +11,7 @@ from puregraph.ops.kernel import compositeKernel
 
 
 @compositeKernel
-def repeat(body: Callable[..., Any], carried: Any, slices: Any, shared: Any, isReversed: bool = False) -> Any:
+def repeatBody(body: Callable[..., Any], carried: Any, slices: Any, shared: Any, isReversed: bool = False) -> Any:
     """for t in 0, 1, ..., n - 1: c[k + 1], added, rows[t] = body(c[k], [x[t] for x in slices], shared)
 
     k counts the runs; with `isReversed` t goes from n - 1 to 0. c[0] is `carried`; `added` is summed over the runs.
