@@ -1,7 +1,32 @@
 """The modules that networks are built from, by family."""
 
 from puregraph.modules import operators as operators  # gives nodes their operators
-from puregraph.modules.activation import Elu, Gelu, HardSwish, LeakyRelu, Relu, Sigmoid, SoftPlus, Swish, Tanh
+from puregraph.modules.activation import (
+    Celu,
+    Elu,
+    Gelu,
+    HardShrink,
+    HardSigmoid,
+    HardSwish,
+    LeakyRelu,
+    LogSigmoid,
+    Mish,
+    PRelu,
+    QuickGelu,
+    Relu,
+    Relu6,
+    Selu,
+    Sigmoid,
+    SoftPlus,
+    SoftShrink,
+    SoftSign,
+    SquaredRelu,
+    Swish,
+    Tanh,
+    TanhShrink,
+    Threshold,
+)
+from puregraph.modules.adaptivepool import AdaptiveAvgPool, AdaptiveMaxPool
 from puregraph.modules.arithmetic import Add, Clip, Div, Mod, Mul, MulAddConst, Power, Sub
 from puregraph.modules.attention import Attention
 from puregraph.modules.batchnorm import BatchNorm
@@ -27,15 +52,24 @@ from puregraph.modules.convolution import Conv1D, Conv2D, Conv3D, ConvNd, Convol
 from puregraph.modules.cumulative import CumProd, CumSum
 from puregraph.modules.deconvolution import Deconv2D, DeconvNd, Deconvolve
 from puregraph.modules.detection import NonMaxSuppression, RoiAlign, RoiPool
-from puregraph.modules.dropout import Dropout, Multinomial
+from puregraph.modules.dropout import (
+    AlphaDropout,
+    Dropout,
+    Dropout2D,
+    Multinomial,
+    NoiseInjector,
+    RRelu,
+    StochasticDepth,
+)
 from puregraph.modules.embedding import Embedder, Position, Prepend
+from puregraph.modules.gated import GLU, GeGLU, ReGLU, SwiGLU
 from puregraph.modules.gathering import Gather, GatherElements, GatherND, ReverseSequence
 from puregraph.modules.gridsample import AffineGrid, GridSample
 from puregraph.modules.identity import Cast, Identity, StopGradient
 from puregraph.modules.joining import Concat, Split
-from puregraph.modules.linear import Linear
+from puregraph.modules.linear import Bilinear, Linear
 from puregraph.modules.localnorm import LocalResponseNorm, LpNormalize
-from puregraph.modules.normalization import GroupNorm, LayerNorm, RmsNorm
+from puregraph.modules.normalization import GroupNorm, InstanceNorm, LayerNorm, RmsNorm
 from puregraph.modules.normreduction import L1Norm, L2Norm, LogSum, LogSumExp, LpNorm, Prod, SumSquares
 from puregraph.modules.pad import Pad
 from puregraph.modules.parametrizations import (
@@ -77,20 +111,15 @@ from puregraph.modules.selection import Compress, NonZero, OneHot, TopKValues, T
 from puregraph.modules.shapeof import Shape, Size
 from puregraph.modules.signal import DFT, Col2Im
 from puregraph.modules.slice import DynamicSlice, Slice
-from puregraph.modules.softmax import HardMax, LogSoftMax, SoftMax
+from puregraph.modules.softmax import GumbelSoftMax, HardMax, LogSoftMax, SoftMax, SoftMin, SparseMax
 from puregraph.modules.tensorscatter import TensorScatter
 
 __all__ = [
-    "StopGradient",
-    "FakeQuantise",
-    "LoRA",
-    "Masked",
-    "Orthogonal",
-    "SpectralNorm",
-    "Standardised",
-    "WeightNorm",
+    "AdaptiveAvgPool",
+    "AdaptiveMaxPool",
     "Add",
     "AffineGrid",
+    "AlphaDropout",
     "And",
     "ArgMax",
     "ArgMin",
@@ -100,10 +129,12 @@ __all__ = [
     "AvgPool3D",
     "AvgPoolNd",
     "BatchNorm",
+    "Bilinear",
     "BitCast",
     "BitShift",
     "Bitwise",
     "Cast",
+    "Celu",
     "Clip",
     "Col2Im",
     "Compress",
@@ -124,6 +155,7 @@ __all__ = [
     "Determinant",
     "Div",
     "Dropout",
+    "Dropout2D",
     "DynamicSlice",
     "Einsum",
     "Elu",
@@ -131,22 +163,29 @@ __all__ = [
     "Equal",
     "Expand",
     "EyeLike",
+    "FakeQuantise",
     "Flatten",
     "Full",
+    "GLU",
     "GRU",
     "Gather",
     "GatherElements",
     "GatherND",
+    "GeGLU",
     "Gelu",
     "GlobalAvgPool",
     "Greater",
     "GreaterEqual",
     "GridSample",
     "GroupNorm",
+    "GumbelSoftMax",
     "HardMax",
+    "HardShrink",
+    "HardSigmoid",
     "HardSwish",
     "Identity",
     "If",
+    "InstanceNorm",
     "L1Norm",
     "L2Norm",
     "LSTM",
@@ -155,7 +194,9 @@ __all__ = [
     "Less",
     "LessEqual",
     "Linear",
+    "LoRA",
     "LocalResponseNorm",
+    "LogSigmoid",
     "LogSoftMax",
     "LogSum",
     "LogSumExp",
@@ -163,6 +204,7 @@ __all__ = [
     "LpNorm",
     "LpNormalize",
     "LpPoolNd",
+    "Masked",
     "MatMul",
     "Max",
     "MaxPool1D",
@@ -172,19 +214,23 @@ __all__ = [
     "MaxUnpool",
     "Mean",
     "Min",
+    "Mish",
     "Mod",
     "Mul",
     "MulAddConst",
     "Multinomial",
+    "NoiseInjector",
     "NonMaxSuppression",
     "NonZero",
     "Not",
     "NotEqual",
     "OneHot",
     "Or",
+    "Orthogonal",
+    "PRelu",
     "Pad",
-    "Penalty",
     "PairDot",
+    "Penalty",
     "Position",
     "Power",
     "Prepend",
@@ -192,12 +238,16 @@ __all__ = [
     "Quantize",
     "QuantizedConvolve",
     "QuantizedMatMul",
+    "QuickGelu",
     "RNN",
+    "RRelu",
     "RandomLike",
     "Range",
+    "ReGLU",
     "RecurrentCells",
     "ReduceAlong",
     "Relu",
+    "Relu6",
     "Reshape",
     "Resize",
     "ReverseSequence",
@@ -208,20 +258,33 @@ __all__ = [
     "Scan",
     "ScatterElements",
     "ScatterND",
+    "Selu",
     "Shape",
     "Sigmoid",
     "Size",
     "Slice",
     "SoftMax",
+    "SoftMin",
     "SoftPlus",
+    "SoftShrink",
+    "SoftSign",
+    "SparseMax",
+    "SpectralNorm",
     "Split",
+    "SquaredRelu",
     "Squeeze",
+    "Standardised",
+    "StochasticDepth",
+    "StopGradient",
     "Sub",
     "Sum",
     "SumSquares",
+    "SwiGLU",
     "Swish",
     "Tanh",
+    "TanhShrink",
     "TensorScatter",
+    "Threshold",
     "Tile",
     "TopKValues",
     "Transpose",
@@ -230,6 +293,7 @@ __all__ = [
     "Unsqueeze",
     "Upsample2D",
     "Weight",
+    "WeightNorm",
     "Where",
     "Xor",
 ]

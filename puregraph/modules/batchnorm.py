@@ -16,7 +16,7 @@ KERAS = 0.9  # from here on a momentum is probably meant as in Keras: the share 
 
 
 class BatchNorm(Module):
-    """y = scale (x - m) f + bias, f = 1 / sqrt(v + epsilon), for each channel
+    """y = scale (x - m) f + bias, f = 1 / sqrt(v + epsilon), for each channel; no bias if not `useBias`, nor `affine`
 
     In trainMode m and v are the mean and variance of the channel over samples and positions, and the running ones are
     updated:
@@ -48,6 +48,8 @@ class BatchNorm(Module):
         affine: Flag = True,
         synchronized: Flag = False,
         name=None,
+        *,
+        useBias: Flag = True,
     ):
         super().__init__(name)
         need(isWhole(maps, 1), "maps as a whole number of at least 1", repr(maps))
@@ -59,7 +61,7 @@ class BatchNorm(Module):
             )
         self.maps, self.epsilon, self.momentum, self.synchronized = maps, epsilon, momentum, synchronized
         self.scale = Param((maps,), "ones") if affine else None
-        self.bias = Param((maps,)) if affine else None
+        self.bias = Param((maps,)) if affine and useBias else None
         self.mean = State((maps,))
         self.var = State((maps,), "ones")
         self.count = State((), dtype=np.int64)
@@ -127,11 +129,12 @@ class BatchNorm(Module):
             sums.append(np.concatenate([(g * z).sum(overMaps(x)), g.sum(overMaps(x)), [x.size // self.maps]]))
         gscale, gbias, (values,) = np.split(total(sums, 2 * self.maps + 1), [self.maps, 2 * self.maps])
         grads = []
-        for grainSums, (grad, x, scale, *_, center, factor) in zip(sums, arguments):
+        for grainSums, (grad, x, scale, bias, *_, center, factor) in zip(sums, arguments):
             z = perMap(factor, x) * (x - perMap(center, x))
             g = widen(grad) - perMap(gbias / values, x) - z * perMap(gscale / values, x)
             gx = (g * perMap(factor if scale is None else factor * scale, x)).astype(x.dtype, copy=False)
-            params = [s.astype(x.dtype) for s in np.split(grainSums[:-1], 2)] if scale is not None else [None, None]
+            both = zip(np.split(grainSums[:-1], 2), (scale, bias))
+            params = [None if p is None else s.astype(x.dtype) for s, p in both]
             grads.append((gx if needs[0] else None, *params, None, None, None))
         return grads
 
@@ -145,8 +148,8 @@ class BatchNorm(Module):
                 k = x.size // self.maps
                 g = g - perMap(gbias / k, x) - z * perMap(gscale / k, x)
             gx = (g * perMap(factor if scale is None else factor * scale, x)).astype(x.dtype, copy=False)
-        gscale, gbias = (g.astype(x.dtype, copy=False) if scale is not None else None for g in (gscale, gbias))
-        return gx, gscale, gbias, None, None, None
+        both = ((gscale, scale), (gbias, bias))
+        return gx, *(None if p is None else g.astype(x.dtype, copy=False) for g, p in both), None, None, None
 
     @classmethod
     def examples(cls):
@@ -156,3 +159,4 @@ class BatchNorm(Module):
         yield cls(2, affine=False), [(2, 2, 2, 1, 3)]
         yield cls(2, momentum=None), [(3, 2, 2)]
         yield cls(2, synchronized=True), [(3, 2, 2)]
+        yield cls(3, useBias=False), [(4, 3)]

@@ -1,12 +1,13 @@
-"""Linear: an affine map of the last axis."""
+"""Linear, an affine map of the last axis, and Bilinear, a form of two vectors for each output."""
 
 import numpy as np
 
+from puregraph.autodiff.derivatives.ruletape import derivedGrad
 from puregraph.core import initial
-from puregraph.core.arguments import Flag, NotNegative, Size
+from puregraph.core.arguments import Count, Flag, NotNegative, Size
 from puregraph.core.errors import need
 from puregraph.core.param import Param
-from puregraph.core.shape import product
+from puregraph.core.shape import broadcast, product
 from puregraph.graph.module import Module
 from puregraph.ops.reduction.reference import total
 
@@ -80,3 +81,59 @@ class Linear(Module):
         yield cls(2, 3, initscheme="he"), [(2, 3, 2)]
         yield cls(3, 2), [(3,)]
         yield cls(3, 4, transpose=True), [(2, 5, 3)]
+
+
+class Bilinear(Module):
+    """y[o] = x1 W[o] x2 + b[o], x1 and x2 the vectors of the last axis
+
+    Shapes    x1 (..., i), x2 (..., j), W (o, i, j), b (o,) -> y (..., o); leading axes broadcast
+    Source    Tenenbaum, Freeman 2000, Separating Style and Content with Bilinear Models, eq. 1
+    Raises    ShapeError if the last axes are not i and j, or leading axes do not broadcast
+    """
+
+    reads = ("x1", "x2", "W")
+    needsFloats = True
+
+    def __init__(
+        self, insize1: Count, insize2: Count, outsize: Count, useBias: Flag = True, initscheme=None, name=None
+    ):
+        super().__init__(name)
+        self.W = Param((outsize, insize1, insize2))
+        self.W.initial = initial.weights(initscheme, insize1 * insize2, outsize, 1.0)
+        self.b = Param((outsize,)) if useBias else None
+
+    def dataShapeFrom(self, x1, x2):
+        o, i, j = self.W.shape
+        need(x1[-1:] == (i,) and x2[-1:] == (j,), f"(..., {i}) and (..., {j})", [x1, x2])
+        return (*broadcast(x1[:-1], x2[:-1]), o)
+
+    def updateData(self, x1, x2, W, b):
+        y = forms(x1, x2, W)
+        return y if b is None else y + b
+
+    def updateGrad(self, grad, x1, x2, W, b, y, needs):
+        o, i, j = W.shape
+        gx1, gx2, _ = derivedGrad(forms, grad, (x1, x2, W), (*needs[:2], False))
+        rows, products = grad.reshape(product(grad.shape[:-1]), o), pairs(x1, x2)
+        gW = (rows.T @ products.reshape(len(rows), i * j)).reshape(o, i, j) if needs[2] else None
+        return gx1, gx2, gW, total(rows, 0) if needs[3] else None
+
+    def flopsFrom(self, x1, x2):
+        return (2 * self.W.size + self.W.shape[0]) * product(self.dataShapeFrom(x1, x2)[:-1])
+
+    @classmethod
+    def examples(cls):
+        yield cls(2, 3, 4), [(5, 2), (5, 3)]
+        yield cls(3, 2, 1, useBias=False), [(2, 1, 3), (4, 2)]
+        yield cls(2, 2, 3, initscheme="he"), [(2,), (2,)]
+
+
+def pairs(x1, x2):
+    """Return the products of all elements of two vectors, in one axis."""
+    y = x1[..., :, None] * x2[..., None, :]
+    return y.reshape(*y.shape[:-2], x1.shape[-1] * x2.shape[-1])
+
+
+def forms(x1, x2, W):
+    """Return x1 W[o] x2 for all o."""
+    return np.matmul(pairs(x1, x2), W.reshape(len(W), W[0].size).T)

@@ -1,4 +1,4 @@
-"""Normalization of each sample by its own mean and variance: LayerNorm, RmsNorm, GroupNorm."""
+"""Normalization of each sample by its own mean and variance: LayerNorm, RmsNorm, GroupNorm, InstanceNorm."""
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from puregraph.ops.reduction.reference import moments, total, unbroadcast
 
 
 class LayerNorm(Module):
-    """y = scale (x - m) f + bias, f = 1 / sqrt(v + epsilon)
+    """y = scale (x - m) f + bias, f = 1 / sqrt(v + epsilon); no bias if not `useBias`, neither if not `affine`
 
     m and v are mean and variance over the last axes, with sizes `shape` (an integer is one axis). m and f are hidden
     outputs `center` and `factor`, in float32 or better if there is a scale, else in the dtype of x.
@@ -30,12 +30,12 @@ class LayerNorm(Module):
     hidden = ("center", "factor")
     flopsPerElement = 4
 
-    def __init__(self, shape, epsilon: NotNegative = 1e-5, affine: Flag = True, name=None):
+    def __init__(self, shape, epsilon: NotNegative = 1e-5, affine: Flag = True, name=None, *, useBias: Flag = True):
         super().__init__(name)
         self.shape = perAxis(shape, len(shape) if isinstance(shape, (tuple, list)) else 1, "shape")
         self.epsilon = epsilon
         self.scale = Param(self.shape, "ones") if affine else None
-        self.bias = Param(self.shape) if affine else None
+        self.bias = Param(self.shape) if affine and useBias else None
 
     @property
     def axes(self):
@@ -61,7 +61,8 @@ class LayerNorm(Module):
         if scale is None:
             return y.astype(x.dtype, copy=False), center.astype(x.dtype, copy=False), factor.astype(x.dtype, copy=False)
         y *= scale
-        y += bias
+        if bias is not None:
+            y += bias
         return y.astype(x.dtype, copy=False), center, factor
 
     def updateGrad(self, grad, x, scale, bias, y, center, factor, needs):
@@ -83,6 +84,7 @@ class LayerNorm(Module):
         yield cls(4), [(3, 4)]
         yield cls((2, 3), epsilon=1e-3), [(2, 4, 2, 3)]
         yield cls(5, affine=False), [(2, 2, 5)]
+        yield cls(3, useBias=False), [(4, 3)]
 
 
 class RmsNorm(Module):
@@ -147,13 +149,13 @@ class RmsNorm(Module):
 
 
 class GroupNorm(Module):
-    """y = scale (x - m) f + bias, f = 1 / sqrt(v + epsilon)
+    """y = scale (x - m) f + bias, f = 1 / sqrt(v + epsilon); no bias if not `useBias`, neither if not `affine`
 
     m and v are mean and variance over the channels of a group and all positions of one sample. m and f are
     the hidden outputs `center` and `factor`, in float32 or better if there is a scale, else in the dtype of x.
 
     Shapes    x (n, maps, *spatial), scale, bias (maps,) -> y as x
-    Source    Wu, He 2018, arXiv:1803.08494, eq. 7; with one channel a group: Ulyanov et al. 2016, arXiv:1607.08022
+    Source    Wu, He 2018, arXiv:1803.08494, eq. 7
     Raises    ShapeError if x has another number of channels or no positions, or groups do not divide the channels
     """
 
@@ -162,12 +164,21 @@ class GroupNorm(Module):
     hidden = ("center", "factor")
     flopsPerElement = 4
 
-    def __init__(self, groups: Count, maps: Count, epsilon: NotNegative = 1e-5, affine: Flag = True, name=None):
+    def __init__(
+        self,
+        groups: Count,
+        maps: Count,
+        epsilon: NotNegative = 1e-5,
+        affine: Flag = True,
+        name=None,
+        *,
+        useBias: Flag = True,
+    ):
         super().__init__(name)
         checkMaps(maps, maps, groups)
         self.groups, self.maps, self.epsilon = groups, maps, epsilon
         self.scale = Param((maps,), "ones") if affine else None
-        self.bias = Param((maps,)) if affine else None
+        self.bias = Param((maps,)) if affine and useBias else None
 
     def dataShapeFrom(self, x):
         need(len(x) >= 2 and x[1] == self.maps, f"(n, {self.maps}, *spatial)", x, channelHint(x, self.maps))
@@ -191,8 +202,9 @@ class GroupNorm(Module):
             y = ((self.grouped(x) - center) * factor).reshape(x.shape)
             return y.astype(x.dtype, copy=False), center.astype(x.dtype, copy=False), factor.astype(x.dtype, copy=False)
         rows = x.reshape(x.shape[0], self.groups, self.maps // self.groups, product(x.shape[2:]))
-        scale, bias = (p.reshape(self.groups, -1, 1) for p in (scale, bias))
-        y = (rows - center[..., None]) * (factor[..., None] * scale) + bias
+        y = (rows - center[..., None]) * (factor[..., None] * scale.reshape(self.groups, -1, 1))
+        if bias is not None:
+            y = y + bias.reshape(self.groups, -1, 1)
         return y.reshape(x.shape).astype(x.dtype, copy=False), center, factor
 
     def updateGrad(self, grad, x, scale, bias, y, center, factor, needs):
@@ -215,3 +227,24 @@ class GroupNorm(Module):
         yield cls(3, 3, epsilon=1e-3), [(2, 3, 4)]
         yield cls(1, 4, affine=False), [(3, 4)]
         yield cls(2, 2, affine=False), [(1, 2, 2, 1, 3)]
+        yield cls(3, 6, useBias=False), [(2, 6, 2)]
+
+
+class InstanceNorm(GroupNorm):
+    """y = scale (x - m) f + bias, f = 1 / sqrt(v + epsilon), m and v of one map of one sample: as many groups as maps
+
+    Shapes    x (n, maps, *spatial), scale, bias (maps,) -> y as x
+    Source    Ulyanov, Vedaldi, Lempitsky 2016, arXiv:1607.08022, eq. 2; PuzzleLib's InstanceNorm2D
+    Raises    ShapeError if x has another number of channels or no positions
+    """
+
+    def __init__(
+        self, maps: Count, epsilon: NotNegative = 1e-5, affine: Flag = True, name=None, *, useBias: Flag = True
+    ):
+        super().__init__(maps, maps, epsilon, affine, name, useBias=useBias)
+
+    @classmethod
+    def examples(cls):
+        yield cls(3), [(2, 3, 4)]
+        yield cls(2, epsilon=1e-3, useBias=False), [(2, 2, 2, 3)]
+        yield cls(2, affine=False), [(1, 2, 3, 1, 2)]

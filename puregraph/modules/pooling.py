@@ -4,7 +4,7 @@ from math import prod
 
 import numpy as np
 
-from puregraph.core.arguments import Count, Flag, Wholes, optional
+from puregraph.core.arguments import Argument, Count, Flag, Wholes, isNumber, optional
 from puregraph.core.base.widen import divided, widened
 from puregraph.core.errors import need
 from puregraph.core.shape import product
@@ -340,6 +340,9 @@ class AvgPool3D(AvgPoolNd):
         yield cls((2, 1, 2), pad=(1, 0, 0)), [(1, 2, 3, 2, 3)]
 
 
+AtLeast1 = Argument("a finite number of at least 1", lambda value: isNumber(value) and value >= 1)
+
+
 class LpPoolNd(_Pool):
     """y[n, c, a] = (sum over t of |x[n, c, a stride + t dilation - before]|^p)^(1/p)
 
@@ -357,7 +360,7 @@ class LpPoolNd(_Pool):
     reads = ("x", "y")
     needsFloats = True
 
-    def __init__(self, p: Count = 2, size=2, stride=None, pad=0, name=None, *, dilation=1, ceil: Flag = False):
+    def __init__(self, p: AtLeast1 = 2, size=2, stride=None, pad=0, name=None, *, dilation=1, ceil: Flag = False):
         super().__init__(name)
         self.setWindows(size, stride, pad, dilation, ceil)
         self.p = p
@@ -375,6 +378,7 @@ class LpPoolNd(_Pool):
     def examples(cls):
         yield cls(2, (2,), ceil=True), [(2, 2, 5)]
         yield cls(3, (2, 2), (1, 2), ((1, 0), (0, 1)), dilation=(2, 1)), [(1, 2, 4, 5)]
+        yield cls(1.5, (2,)), [(2, 1, 4)]
 
 
 @widened

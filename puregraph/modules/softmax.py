@@ -1,27 +1,24 @@
-"""SoftMax, its logarithm, and the indicator of the largest element."""
+"""SoftMax, its logarithm, its relatives, and the indicator of the largest element."""
 
 import numpy as np
 
-from puregraph.core.arguments import Whole
+from puregraph.core.arguments import Flag, Positive, Whole
 from puregraph.core.base.widen import widened
 from puregraph.core.errors import need
+from puregraph.core.param import State
 from puregraph.core.shape import normalAxis
 from puregraph.core.tracer import arrayLike
 from puregraph.graph.module import Module
+from puregraph.modules.dropout import bits, drawKey, unit
+from puregraph.ops.order.reference import sortAlong
 from puregraph.ops.reduction.reference import logSoftmax, softmax, total
 
 
-class SoftMax(Module):
-    """y = exp(x - max x) / sum exp(x - max x), maximum and sum along the axis
-
-    Shapes    x (any with that axis) -> y as x
-    Source    Bridle 1990, Probabilistic Interpretation of Feedforward Classification Network Outputs, eq. 7
-    Raises    ShapeError if x does not have the axis, or it has length 0
-    """
+class _AlongAxis(Module):
+    """Base class of functions of the elements along an axis."""
 
     reads = ("y",)
     needsFloats = True
-    gives = "probabilities"
     flopsPerElement = 4
 
     def __init__(self, axis: Whole = 1, name=None):
@@ -33,12 +30,6 @@ class SoftMax(Module):
         need(x[axis] >= 1, f"at least one score along axis {self.axis}", x)
         return x
 
-    def updateData(self, x):
-        return softmax(x, self.axis)
-
-    def updateGrad(self, grad, x, y):
-        return softMaxGradient(grad, y, self.axis)
-
     @classmethod
     def examples(cls):
         yield cls(), [(3, 4)]
@@ -47,13 +38,142 @@ class SoftMax(Module):
         yield cls(axis=0), [(5,)]
 
 
+class SoftMax(_AlongAxis):
+    """y = exp(x - max x) / sum exp(x - max x), maximum and sum along the axis
+
+    Shapes    x (any with that axis) -> y as x
+    Source    Bridle 1990, Probabilistic Interpretation of Feedforward Classification Network Outputs, eq. 7
+    Raises    ShapeError if x does not have the axis, or it has length 0
+    """
+
+    gives = "probabilities"
+
+    def updateData(self, x):
+        return softmax(x, self.axis)
+
+    def updateGrad(self, grad, x, y):
+        return softMaxGradient(grad, y, self.axis)
+
+
 @widened
 def softMaxGradient(grad, y, axis):
     """y (g - sum g y): the transposed Jacobian diag(y) - y y' times the gradient."""
     return y * (grad - total(grad * y, axis, keepdims=True))
 
 
-class LogSoftMax(Module):
+class SoftMin(_AlongAxis):
+    """y = exp(min x - x) / sum exp(min x - x), minimum and sum along the axis: the softmax of -x
+
+    Shapes    x (any with that axis) -> y as x
+    Source    Bridle 1990, Probabilistic Interpretation of Feedforward Classification Network Outputs, eq. 7, of -x
+    Raises    ShapeError if x does not have the axis, or it has length 0
+    """
+
+    gives = "probabilities"
+
+    def updateData(self, x):
+        return softmax(-x, self.axis)
+
+    def updateGrad(self, grad, x, y):
+        return -softMaxGradient(grad, y, self.axis)
+
+
+class SparseMax(_AlongAxis):
+    """y = max(x - t, 0), with t such that y sums to 1 along the axis: probabilities, of which some are 0
+
+    Over the sorted elements z_1 >= z_2 >= ... there are k with 1 + k z_k > z_1 + ... + z_k; t is the sum of these k
+    less 1, over k.
+
+    Shapes    x (any with that axis) -> y as x
+    Source    Martins, Astudillo 2016, From Softmax to Sparsemax, arXiv:1602.02068, algorithm 1; the gradient: eq. 14
+    Raises    ShapeError if x does not have the axis, or it has length 0
+    """
+
+    gives = "probabilities"
+
+    def updateData(self, x):
+        return sparseMax(x, normalAxis(self.axis, x.ndim))
+
+    def updateGrad(self, grad, x, y):
+        return sparseMaxGradient(grad, y, self.axis)
+
+
+@widened
+def sparseMax(x, axis):
+    """Return the point of the simplex that is nearest to x."""
+    x = x - x.max(axis=axis, keepdims=True)
+    z, _ = sortAlong(x, axis, x.shape[axis], largest=True)
+    sums = np.cumsum(z, axis=axis)
+    counts = arrayLike(x, np.arange(1, x.shape[axis] + 1, dtype=x.dtype).reshape(-1, *(1,) * (x.ndim - axis - 1)))
+    kept = 1 + counts * z > sums
+    k = total(kept.astype(x.dtype), axis, keepdims=True)
+    t = (total(np.where(kept, z, 0), axis, keepdims=True) - 1) / k
+    return np.maximum(x - t, 0)
+
+
+@widened
+def sparseMaxGradient(grad, y, axis):
+    """Return the gradient less its mean where y is above 0, and 0 elsewhere."""
+    kept = (y > 0).astype(y.dtype)
+    return kept * (grad - total(kept * grad, axis, keepdims=True) / total(kept, axis, keepdims=True))
+
+
+class GumbelSoftMax(_AlongAxis):
+    """y = softmax((x + g) / temperature) along the axis, g = -ln(-ln u), u uniform in (0, 1): a soft sample of a class
+
+    With `hard` y is 1 at the largest element and 0 elsewhere, with the gradient of the soft sample. The random bits,
+    the hidden output `draw`, are a function of two States: `key` names the stream, and `count` grows with each pass, in
+    evalMode too.
+
+    Shapes    x (any with that axis) -> y as x
+    Source    Jang, Gu, Poole 2017, arXiv:1611.01144, eq. 2; Maddison, Mnih, Teh 2017, arXiv:1611.00712
+    Raises    ShapeError if x does not have the axis, or it has length 0
+    """
+
+    gives = "probabilities"
+    reads = ("x", "draw")
+    hidden = ("draw",)
+    draws = "count"
+    drawsAlways = True  # in evalMode too: it is part of the model
+
+    def __init__(self, temperature: Positive = 1.0, hard: Flag = False, axis: Whole = -1, name=None):
+        super().__init__(axis, name)
+        self.temperature, self.hard = temperature, hard
+        self.key = State((), drawKey, np.uint64)
+        self.count = State((), dtype=np.int64)
+
+    @property
+    def passesStraight(self):
+        """True if the gradient is not that of the values."""
+        return self.hard
+
+    def hiddenShapeFrom(self, x):
+        return [x]
+
+    def hiddenTypeFrom(self, x):
+        return [np.dtype(np.int32)]
+
+    def soft(self, x, draw):
+        """The soft sample for random bits."""
+        g = -np.log(-np.log(unit(draw)))
+        return softmax((x + g.astype(x.dtype)) / self.temperature, self.axis)
+
+    def updateData(self, x, key, count):
+        draw = bits(x.shape, key, count)
+        count += 1
+        soft = self.soft(x, draw)
+        return largest(soft, self.axis) if self.hard else soft, draw
+
+    def updateGrad(self, grad, x, key, count, y, draw):
+        return softMaxGradient(grad, self.soft(x, draw), self.axis) / self.temperature, None, None
+
+    @classmethod
+    def examples(cls):
+        yield cls(), [(3, 4)]
+        yield cls(0.5, hard=True, axis=1), [(2, 3, 2)]
+
+
+class LogSoftMax(_AlongAxis):
     """y = x - max x - ln sum exp(x - max x), maximum and sum along the axis
 
     Shapes    x (any with that axis) -> y as x
@@ -61,28 +181,16 @@ class LogSoftMax(Module):
     Raises    ShapeError if x does not have the axis, or it has length 0
     """
 
-    reads = ("y",)
-    needsFloats = True
     flopsPerElement = 5
 
     def __init__(self, axis: Whole = -1, name=None):
-        super().__init__(name)
-        self.axis = axis
-
-    def dataShapeFrom(self, x):
-        need(x[normalAxis(self.axis, len(x))] >= 1, f"at least one score along axis {self.axis}", x)
-        return x
+        super().__init__(axis, name)
 
     def updateData(self, x):
         return logSoftmax(x, self.axis)
 
     def updateGrad(self, grad, x, y):
         return logSoftMaxGradient(grad, y, self.axis)
-
-    @classmethod
-    def examples(cls):
-        yield cls(), [(2, 3)]
-        yield cls(axis=1), [(2, 3, 2)]
 
 
 @widened
@@ -91,7 +199,7 @@ def logSoftMaxGradient(grad, y, axis):
     return grad - np.exp(y) * total(grad, axis, keepdims=True)
 
 
-class HardMax(Module):
+class HardMax(_AlongAxis):
     """y = 1 where x is first the largest along the axis, else 0; without a gradient.
 
     Shapes    x (any with that axis) -> y as x
@@ -101,22 +209,18 @@ class HardMax(Module):
 
     reads = ()
     isDiscrete = True
-    keepsDtype = True
+    needsFloats, keepsDtype = False, True
+    flopsPerElement = 1
 
     def __init__(self, axis: Whole = -1, name=None):
-        super().__init__(name)
-        self.axis = axis
-
-    def dataShapeFrom(self, x):
-        need(x[normalAxis(self.axis, len(x))] >= 1, f"at least one score along axis {self.axis}", x)
-        return x
+        super().__init__(axis, name)
 
     def updateData(self, x):
-        axis = normalAxis(self.axis, x.ndim)
-        positions = np.arange(x.shape[axis]).reshape(-1, *(1,) * (x.ndim - axis - 1))
-        return (x.argmax(axis=axis, keepdims=True) == arrayLike(x, positions)).astype(x.dtype)
+        return largest(x, self.axis)
 
-    @classmethod
-    def examples(cls):
-        yield cls(), [(2, 3)]
-        yield cls(axis=1), [(2, 3, 2)]
+
+def largest(x, axis):
+    """Return 1 where x is first the largest along the axis, else 0."""
+    axis = normalAxis(axis, x.ndim)
+    positions = np.arange(x.shape[axis]).reshape(-1, *(1,) * (x.ndim - axis - 1))
+    return (x.argmax(axis=axis, keepdims=True) == arrayLike(x, positions)).astype(x.dtype)

@@ -187,7 +187,7 @@ def test_a_spelling_that_means_something_gives_it(name):
     [
         ("HuberLoss", "it is called Huber"),
         ("MultiHeadAttention", "puregraph.models.multiHeadAttention"),
-        ("SpatialDropout2D", "no module drops whole channels"),
+        ("SpatialDropout2D", "Dropout2D"),
         ("EmbeddingBag", "behind an Embedder"),
         ("CategoricalCrossentropy", "leave SoftMax out"),
         ("FBetaScore", "F1 is that of beta 1"),

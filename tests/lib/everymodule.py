@@ -107,8 +107,8 @@ FIRSTORDER = {
     ),
     *(modules.ScatterND, modules.TensorScatter, modules.Trilu),
 }
-# whose gradient is another one than that of the values, on purpose: see test_derived
-STRAIGHT = {modules.FakeQuantise, modules.SpectralNorm, modules.StopGradient}
+# whose gradient is another one than that of the values, on purpose: see test_derived, test_softmax
+STRAIGHT = {modules.FakeQuantise, modules.GumbelSoftMax, modules.SpectralNorm, modules.StopGradient}
 DERIVED = [(found, index) for found, index in EXAMPLES if found not in SIZED | FIRSTORDER | STRAIGHT]
 RECORDED = [e for e in DERIVED if not issubclass(e[0], Derived)]  # without inputs there is nothing to record
 
@@ -120,9 +120,9 @@ NOTTWICE = {e for e in EXAMPLES if e[0] in ONCE} | {(modules.Pad, 11)}
 # modules some of whose steps numpy computes: loops over the data, integers, and functions without a lowering
 ONNUMPY = set(
     """
-    BitCast BitShift Bitwise Col2Im DFT Lovasz LovaszHinge MaxPoolNd
+    AdaptiveMaxPool BitCast BitShift Bitwise Col2Im DFT Lovasz LovaszHinge MaxPoolNd
     Orthogonal Pad Determinant GatherElements GatherND GridSample If MaxUnpool
-    Multinomial Prod RandomLike ReduceAlong Resize ReverseSequence RoiAlign RoiPool Scan ScatterElements ScatterND TensorScatter
+    Multinomial PRelu Prod RandomLike ReduceAlong Resize ReverseSequence RoiAlign RoiPool Scan ScatterElements ScatterND TensorScatter
     """.split()
 )
 

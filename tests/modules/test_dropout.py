@@ -1,4 +1,4 @@
-"""Dropout: how much it keeps, and that its stream of masks can be stopped and resumed."""
+"""Dropout and noise: how much is kept, and that the stream of masks can be stopped and resumed."""
 
 import copy
 
@@ -7,7 +7,8 @@ import pytest
 from peers import ours
 
 from puregraph.core import initial
-from puregraph.modules import Dropout
+from puregraph.core.errors import ArgumentError
+from puregraph.modules import AlphaDropout, Dropout, Dropout2D, NoiseInjector, RRelu, StochasticDepth
 
 ONES = np.ones((50, 40), dtype="f")
 
@@ -89,3 +90,40 @@ def test_the_mask_does_not_depend_on_the_dtype():
 def test_no_other_probability_is_taken(p):
     with pytest.raises(ValueError, match="Dropout: wanted p as a probability with 0 <= p < 1"):
         Dropout(p)
+
+
+@pytest.mark.parametrize(("module", "shape"), [(Dropout2D(0.4), (60, 50, 1, 1)), (StochasticDepth(0.4), (60, 1, 1, 1))])
+def test_a_mask_of_maps_or_samples_drops_all_of_one(module, shape):
+    y = module(np.ones((60, 50, 3, 2)))
+    kept = np.broadcast_to(y[tuple(slice(0, n) for n in shape)], y.shape)
+    assert np.array_equal(y, kept) and set(np.unique(y)) == {0.0, 1 / 0.6}
+    assert abs((y > 0).mean() - 0.6) < (0.05 if shape[1] == 50 else 0.3)
+
+
+def test_alpha_dropout_keeps_mean_and_variance():
+    x = np.random.default_rng(0).standard_normal((500, 500))
+    y = AlphaDropout(0.3)(x)
+    assert abs(y.mean()) < 0.01 and abs(y.std() - 1) < 0.01
+    assert len(np.unique(y)) < 0.75 * x.size  # all dropped elements have one value
+
+
+def test_noise_has_its_mean_and_deviation_and_is_none_in_evaluation():
+    for module, mean, deviation in (
+        (NoiseInjector("add", "uniform", (2, 5)), 4.5, 3 / 12**0.5),
+        (NoiseInjector("add", "gaussian", (2, 0.5)), 3.0, 0.5),
+        (NoiseInjector("mul", "gaussian", (2, 0.5)), 2.0, 0.5),
+    ):
+        y = module(np.ones((500, 500)))
+        assert abs(y.mean() - mean) < 0.01 and abs(y.std() - deviation) < 0.01
+        assert module.evalMode()(ONES) is ONES or np.array_equal(module(ONES), ONES)
+    with pytest.raises(ArgumentError, match="wanted params as two numbers, got"):
+        NoiseInjector(params=(1,))
+
+
+def test_slopes_at_random_are_between_both_and_their_mean_in_evaluation():
+    module = RRelu(0.2, 0.4)
+    y, gx = ours(module, [-np.ones((50, 40))], np.ones((50, 40)))
+    assert np.array_equal(-y, gx) and 0.2 < gx.min() < 0.21 and 0.39 < gx.max() < 0.4
+    assert np.allclose(module.evalMode()(np.array([-1.0, 2.0])), [-0.3, 2.0])
+    with pytest.raises(ArgumentError, match="RRelu: wanted lower <= upper, got 0.4 and 0.2"):
+        RRelu(0.4, 0.2)

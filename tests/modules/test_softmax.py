@@ -6,7 +6,7 @@ from peers import compare, ours
 
 from puregraph.core.errors import ShapeError
 from puregraph.core.shape import asShape
-from puregraph.modules import MatMul, SoftMax
+from puregraph.modules import GumbelSoftMax, MatMul, SoftMax, SparseMax
 
 
 def test_probabilities_of_known_scores():
@@ -91,3 +91,28 @@ def test_the_product_is_pytorch_s(lead, transpA, transpB, rng):
         return (a.mT if transpA else a) @ (b.mT if transpB else b)
 
     compare(MatMul(transpA, transpB), rule, rng, a, b)
+
+
+def test_sparse_probabilities_are_the_nearest_point_of_the_simplex():
+    y, gx = ours(SparseMax(), [np.array([[1.0, 0.5, -1.0], [3.0, 0.0, 0.0]])], np.array([[1.0, 0.0, 5.0]] * 2))
+    assert np.allclose(y, [[0.75, 0.25, 0.0], [1.0, 0.0, 0.0]], rtol=1e-14)
+    assert np.allclose(gx, [[0.5, -0.5, 0.0], [0.0, 0.0, 0.0]], atol=1e-14)
+    assert np.allclose(SparseMax(0)(np.array([[1e4], [0.0]])), [[1.0], [0.0]])
+
+
+@pytest.mark.parametrize("hard", [False, True])
+def test_samples_of_a_class_are_as_frequent_as_its_probability(hard):
+    x = np.log(np.broadcast_to([0.1, 0.2, 0.7], (40000, 3)))
+    module = GumbelSoftMax(0.5, hard)
+    y = module(x)
+    assert np.allclose(y.sum(1), 1) and (not hard or set(np.unique(y)) == {0.0, 1.0})
+    assert np.allclose(np.bincount(y.argmax(1), minlength=3) / 40000, [0.1, 0.2, 0.7], atol=0.01)
+    assert not np.array_equal(y, module.evalMode()(x))
+
+
+def test_a_hard_sample_has_the_gradient_of_the_soft_one():
+    x, g = np.random.default_rng(0).standard_normal((2, 5, 4))
+    soft, hard = GumbelSoftMax(0.7), GumbelSoftMax(0.7, hard=True)
+    hard.key.data = soft.key.data
+    (_, gradient), (y, straight) = ours(soft, [x], g), ours(hard, [x], g)
+    assert np.array_equal(gradient, straight) and np.array_equal(y.max(1), np.ones(5))

@@ -10,6 +10,8 @@ from puregraph.compat.torch.exportreader import ExportReader, NodeValue, aten
 from puregraph.compat.torch.exportshapes import newAxes, select
 from puregraph.compat.torch.tensors import asArray
 from puregraph.modules import (
+    AdaptiveAvgPool,
+    AdaptiveMaxPool,
     Add,
     Attention,
     AvgPoolNd,
@@ -216,9 +218,8 @@ def layerNorm(
     """A LayerNorm over the last axes."""
 
     def make() -> Module:
-        module = LayerNorm(tuple(shape), epsilon, weight is not None)
-        zero = None if weight is None else np.zeros(weight.shape, asArray(weight).dtype)
-        return r.fill(module, scale=weight, bias=zero if bias is None else bias)
+        module = LayerNorm(tuple(shape), epsilon, weight is not None, useBias=bias is not None)
+        return r.fill(module, scale=weight, bias=bias)
 
     return r.make(r.layer("layernorm", (weight, bias), make), x, owner=r.owner(weight))
 
@@ -236,7 +237,8 @@ def groupNorm(
     """A GroupNorm."""
 
     def make() -> Module:
-        return r.fill(GroupNorm(groups, x.shape[1], epsilon, weight is not None), scale=weight, bias=bias)
+        module = GroupNorm(groups, x.shape[1], epsilon, weight is not None, useBias=bias is not None)
+        return r.fill(module, scale=weight, bias=bias)
 
     return r.make(r.layer(("groupnorm", groups), (weight, bias), make), x, owner=r.owner(weight))
 
@@ -351,37 +353,24 @@ def avgPool(
 @aten("adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "_adaptive_avg_pool2d")
 def adaptiveAvgPool(r: ExportReader, x: Operand, sizes: int | Sequence[int]) -> NodeValue:
     """An average pooling to given lengths."""
-    return adaptive(r, x, sizes, Mean, AvgPoolNd)
+    return adaptive(r, x, sizes, Mean, AvgPoolNd, AdaptiveAvgPool)
 
 
 @aten("adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d")
 def adaptiveMaxPool(r: ExportReader, x: Operand, sizes: int | Sequence[int]) -> list[NodeValue]:
     """A max pooling to given lengths."""
-    return [adaptive(r, x, sizes, Max, MaxPoolNd)]
+    return [adaptive(r, x, sizes, Max, MaxPoolNd, AdaptiveMaxPool)]
 
 
-def adaptive(r: ExportReader, x: Any, sizes: int | Sequence[int], reduction: Any, pool: Any) -> NodeValue:
-    """A pooling to given sizes: all of an axis, or windows that divide it."""
+def adaptive(r: ExportReader, x: Any, sizes: Any, reduction: Any, pool: Any, general: Any) -> NodeValue:
+    """A pooling to given sizes: all of an axis, windows that divide it, or of several sizes."""
     lengths = x.shape[2:]
-    wanted = [n if n is not None else length for n, length in zip(perAxis(sizes, len(lengths)), lengths)]
+    wanted = tuple(n if n is not None else length for n, length in zip(perAxis(sizes, len(lengths)), lengths))
     if all(n == 1 for n in wanted):
         return r.make(reduction(tuple(range(2, len(x.shape))), keepdims=True), x)
     if any(length % n for n, length in zip(wanted, lengths)):
-        if reduction is not Mean or len(wanted) > 2:
-            raise NotImplementedError(f"windows of several sizes: {wanted} do not divide {lengths}")
-        *first, last = [means(length, n, x.dtype) for n, length in zip(wanted, lengths)]
-        x = r.make(MatMul(), x, r.constant(last.T, f"{r.path}.windows"))
-        return r.make(MatMul(), r.constant(first[0], f"{r.path}.windows"), x) if first else x
+        return r.make(general(wanted), x)
     return r.make(pool(tuple(length // n for n, length in zip(wanted, lengths))), x)
-
-
-def means(length: int, count: int, dtype: torch.dtype | None) -> np.ndarray:
-    """The matrix that takes the means of windows, which may overlap, as torch's adaptive pooling does."""
-    matrix = np.zeros((count, length), dtype)
-    for i in range(count):
-        start, end = i * length // count, -(-(i + 1) * length // count)
-        matrix[i, start:end] = 1 / (end - start)
-    return matrix
 
 
 @aten("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d")

@@ -11,10 +11,12 @@ import numpy as np
 from puregraph.compat.torch.exportreader import ExportReader, NodeValue, aten, dtypeOf
 from puregraph.graph.pointwise import Pointwise
 from puregraph.modules import (
+    GLU,
     Add,
     And,
     ArgMax,
     ArgMin,
+    Celu,
     Clip,
     CumSum,
     Div,
@@ -24,15 +26,19 @@ from puregraph.modules import (
     Gelu,
     Greater,
     GreaterEqual,
+    HardShrink,
+    HardSigmoid,
     HardSwish,
     L2Norm,
     LeakyRelu,
     Less,
     LessEqual,
+    LogSigmoid,
     LogSumExp,
     Max,
     Mean,
     Min,
+    Mish,
     Mod,
     Mul,
     MulAddConst,
@@ -42,13 +48,17 @@ from puregraph.modules import (
     Power,
     Prod,
     Relu,
+    Relu6,
     Reshape,
     Sigmoid,
     SoftPlus,
+    SoftShrink,
+    SoftSign,
     Sub,
     Sum,
     Swish,
     Tanh,
+    Threshold,
     TopKValues,
     Where,
     Xor,
@@ -80,13 +90,29 @@ FORMULAS = {
     "ceil": "ceil(x)",
     "sign": "sign(x)",
     "square": "x * x",
-    "hardsigmoid": "clip(x / 6 + 0.5, 0, 1)",
-    "mish": "x * tanh(log1p(exp(x)))",
-    "softsign": "x / (1 + abs(x))",
     "logit": "log(x / (1 - x))",
-    "log_sigmoid": "-log1p(exp(-x))",
 }
-UNARY = {"relu": Relu, "sigmoid": Sigmoid, "tanh": Tanh, "hardswish": HardSwish, "logical_not": Not, "bitwise_not": Not}
+UNARY: dict[str, Callable[[], Any]] = {
+    "relu": Relu,
+    "relu6": Relu6,
+    "sigmoid": Sigmoid,
+    "tanh": Tanh,
+    "hardswish": HardSwish,
+    "mish": Mish,
+    "hardsigmoid": HardSigmoid,
+    "softsign": SoftSign,
+    "log_sigmoid": LogSigmoid,
+    "logical_not": Not,
+    "bitwise_not": Not,
+}
+CONSTANTS: dict[str, Callable[..., Any]] = {  # activations whose constants follow the input
+    "celu": Celu,
+    "hardshrink": HardShrink,
+    "softshrink": SoftShrink,
+    "threshold": Threshold,
+    "glu": GLU,
+    "softplus": lambda beta=1, limit=20: SoftPlus(beta),
+}
 BINARY: dict[str, Any] = {"maximum": "maximum(x, y)", "minimum": "minimum(x, y)", "atan2": "arctan2(x, y)"}
 COMPARISONS = {"eq": Equal, "ne": NotEqual, "lt": Less, "le": LessEqual, "gt": Greater, "ge": GreaterEqual}
 LOGIC = {"logical_and": And, "logical_or": Or, "logical_xor": Xor, "__and__": And, "__or__": Or}
@@ -102,8 +128,8 @@ for _name, _formula in FORMULAS.items():
     aten(_name)(unary(lambda formula=_formula: Pointwise(formula=formula)))  # type: ignore[misc]
 for _name, _kind in UNARY.items():
     aten(_name)(unary(_kind))
-aten("relu6")(unary(lambda: Clip(0.0, 6.0)))
-aten("softplus")(unary(SoftPlus))
+for _name, _make in CONSTANTS.items():
+    aten(_name)(lambda r, x, *constants, make=_make: r.make(make(*constants), x))
 aten("silu")(unary(Swish))
 
 

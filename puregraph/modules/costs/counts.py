@@ -1,10 +1,9 @@
 """Costs of counts and amounts: negative log-likelihoods of a mean whose logarithm is predicted."""
 
-from puregraph.core.arguments import Argument, Flag, isNumber
+from puregraph.core.arguments import Argument, Flag, Positive, isNumber
 from puregraph.modules.costs.cost import REDUCTION
 from puregraph.modules.costs.pointwisecost import PointwiseCost
 
-Above0 = Argument("a finite number above 0", lambda value: isNumber(value) and value > 0)
 Power = Argument("a number between 1 and 2", lambda value: isNumber(value) and 1 < value < 2)
 STIRLING = "where(target > 1, target * log(maximum(target, 1)) - target + 0.5 * log(2 * pi * maximum(target, 1)), 0)"
 
@@ -23,7 +22,7 @@ class Poisson(PointwiseCost):
     formula = "exp(x) - target * x"
 
     def __init__(
-        self, logs: Flag = True, full: Flag = False, epsilon: Above0 = 1e-8, name=None, reduction: REDUCTION = "mean"
+        self, logs: Flag = True, full: Flag = False, epsilon: Positive = 1e-8, name=None, reduction: REDUCTION = "mean"
     ):
         text = self.formula if logs else "x - target * log(x + epsilon)"
         constants = {} if logs else {"epsilon": epsilon}

@@ -4,11 +4,9 @@ import math
 
 import numpy as np
 
-from puregraph.core.arguments import Argument, Flag, isNumber
+from puregraph.core.arguments import Flag, Positive
 from puregraph.core.errors import need, show
 from puregraph.modules.costs.cost import REDUCTION, Cost
-
-Above0 = Argument("a finite number above 0", lambda value: isNumber(value) and value > 0)
 
 
 class GaussianNLL(Cost):
@@ -23,7 +21,7 @@ class GaussianNLL(Cost):
     Raises    ShapeError for other shapes; ArgumentError for an epsilon that is not above 0
     """
 
-    def __init__(self, full: Flag = False, epsilon: Above0 = 1e-6, name=None, reduction: REDUCTION = "mean"):
+    def __init__(self, full: Flag = False, epsilon: Positive = 1e-6, name=None, reduction: REDUCTION = "mean"):
         super().__init__(name, reduction)
         self.full, self.epsilon = full, epsilon
 

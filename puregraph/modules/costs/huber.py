@@ -1,10 +1,8 @@
 """Huber: half the squared difference near the target, linear further away."""
 
-from puregraph.core.arguments import Argument, isNumber
+from puregraph.core.arguments import Positive
 from puregraph.modules.costs.cost import REDUCTION
 from puregraph.modules.costs.pointwisecost import PointwiseCost
-
-Above0 = Argument("a finite number above 0", lambda value: isNumber(value) and value > 0)
 
 
 class Huber(PointwiseCost):
@@ -19,7 +17,7 @@ class Huber(PointwiseCost):
 
     formula = "d = x - target; where(abs(d) < delta, 0.5 * d * d, delta * (abs(d) - 0.5 * delta))"
 
-    def __init__(self, delta: Above0 = 1.0, name=None, reduction: REDUCTION = "mean"):
+    def __init__(self, delta: Positive = 1.0, name=None, reduction: REDUCTION = "mean"):
         super().__init__(name, reduction=reduction, delta=delta)
 
     @classmethod

@@ -2,13 +2,12 @@
 
 import numpy as np
 
-from puregraph.core.arguments import Argument, Flag, isNumber
+from puregraph.core.arguments import Flag, Positive
 from puregraph.core.errors import need, show
 from puregraph.core.tracer import arrayLike
 from puregraph.modules.costs.cost import REDUCTION, Cost
 from puregraph.ops.reduction.reference import logSoftmax
 
-Above0 = Argument("a finite number above 0", lambda value: isNumber(value) and value > 0)
 TINY = 1e-12  # added to squared lengths, so that 0 has a gradient
 
 
@@ -34,7 +33,7 @@ class InfoNCE(Cost):
     Raises    ShapeError for other shapes; ArgumentError for a temperature that is not above 0
     """
 
-    def __init__(self, temperature: Above0 = 0.1, both: Flag = False, name=None, reduction: REDUCTION = "mean"):
+    def __init__(self, temperature: Positive = 0.1, both: Flag = False, name=None, reduction: REDUCTION = "mean"):
         super().__init__(name, reduction)
         self.temperature, self.both = temperature, both
 
@@ -73,7 +72,7 @@ class NTXent(InfoNCE):
     Raises    ShapeError for other shapes; ArgumentError for a temperature that is not above 0
     """
 
-    def __init__(self, temperature: Above0 = 0.5, name=None, reduction: REDUCTION = "mean"):
+    def __init__(self, temperature: Positive = 0.5, name=None, reduction: REDUCTION = "mean"):
         super().__init__(temperature, False, name, reduction)
 
     def terms(self, a, b):

@@ -11,35 +11,35 @@ from puregraph.modules.softmax import HardMax, LogSoftMax
 from puregraph.onnx.opregistry import onnxOp
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from puregraph.graph.module import Module
     from puregraph.onnx.onnxnode import OnnxNode
     from puregraph.onnx.onnxvalue import OnnxValue
 
-FORMULAS: dict[str, tuple[str, dict[str, float]]] = {  # formulas, and their attributes with defaults
-    "Celu": ("maximum(0, x) + minimum(0, alpha * expm1(x / alpha))", {"alpha": 1.0}),
-    "HardSigmoid": ("clip(alpha * x + beta, 0, 1)", {"alpha": 0.2, "beta": 0.5}),
-    "Mish": ("x * tanh(softplus(x))", {}),
-    "Selu": (
-        "gamma * where(x > 0, x, alpha * expm1(x))",
-        {"alpha": 1.67326319217681884765625, "gamma": 1.05070102214813232421875},
-    ),
-    "Shrink": ("where(x < -lambd, x + bias, where(x > lambd, x - bias, 0))", {"bias": 0.0, "lambd": 0.5}),
-    "Softsign": ("x / (1 + abs(x))", {}),
-    "ThresholdedRelu": ("where(x > alpha, x, 0)", {"alpha": 1.0}),
+SHRINK = "where(x < -lambd, x + bias, where(x > lambd, x - bias, 0))"
+MADE: dict[str, tuple[Callable[..., Module], dict[str, float]]] = {  # modules, and their attributes with defaults
+    "Celu": (modules.Celu, {"alpha": 1.0}),
+    "HardSigmoid": (modules.HardSigmoid, {"alpha": 0.2, "beta": 0.5}),
+    "Selu": (modules.Selu, {"alpha": 1.67326319217681884765625, "gamma": 1.05070102214813232421875}),
+    "Shrink": (lambda bias, lambd: Pointwise(formula=SHRINK, bias=bias, lambd=lambd), {"bias": 0.0, "lambd": 0.5}),
+    "ThresholdedRelu": (modules.Threshold, {"alpha": 1.0}),
 }
 PLAIN = {
     "HardSwish": modules.HardSwish,
+    "Mish": modules.Mish,
     "Sigmoid": modules.Sigmoid,
     "Softplus": modules.SoftPlus,
+    "Softsign": modules.SoftSign,
     "Tanh": modules.Tanh,
 }
 
 
-@onnxOp(*FORMULAS)
-def formula(op: OnnxNode, x: OnnxValue) -> OnnxValue:
-    """Activations written as a formula."""
-    text, constants = FORMULAS[op.type]
-    parameters = {name: op.get(name, default) for name, default in constants.items()}
-    y = op(Pointwise(formula=text, **parameters), x)
+@onnxOp(*MADE)
+def made(op: OnnxNode, x: OnnxValue) -> OnnxValue:
+    """Activations with constants."""
+    make, constants = MADE[op.type]
+    y = op(make(*[op.get(name, default) for name, default in constants.items()]), x)
     return y if y.dtype == x.dtype else op(modules.Cast(x.dtype), y)
 
 

@@ -87,6 +87,8 @@ def pool(step: OnnxStep) -> None:
         step.op(
             "MaxPool", x, out=list(step.outputs[: len(m.outputNames)]), storage_order=int(m.columns) or None, **options
         )
+    elif isinstance(m, modules.LpPoolNd) and m.p != int(m.p):
+        raise GraphError(f"the p of ONNX's LpPool is a whole number, not {m.p}")
     elif isinstance(m, modules.LpPoolNd):
         step.op("LpPool", x, out=step.y, p=int(m.p), **options)
     elif m.divisor is None:

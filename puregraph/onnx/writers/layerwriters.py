@@ -100,7 +100,14 @@ def layerNorm(step: OnnxStep) -> None:
     deviation = step.op("Sqrt", step.op("Add", variance, step.constant(module.epsilon, dtype)))
     y = step.op("Div", centered, deviation, out=step.y if module.scale is None else None)
     if module.scale is not None:
-        step.op("Add", step.op("Mul", y, step.param("scale")), step.param("bias"), out=step.y)
+        affine(step, y, step.param("scale"), step.param("bias"))
+
+
+def affine(step: OnnxStep, y: str, scale: str | None, bias: str | None) -> None:
+    """The output: y times the scale, plus the bias if there is one."""
+    product = step.op("Mul", y, scale, out=step.y if bias is None else None)
+    if bias is not None:
+        step.op("Add", product, bias, out=step.y)
 
 
 @writesOnnx(modules.GroupNorm)
@@ -116,12 +123,13 @@ def groupNorm(step: OnnxStep) -> None:
     y = step.op("InstanceNormalization", rows, ones, zeros, epsilon=module.epsilon)
     back = step.op("Reshape", y, step.sizes(), out=step.y if module.scale is None else None)
     if module.scale is not None:
-        scale, bias = (perChannel(step, name, rank) for name in ("scale", "bias"))
-        step.op("Add", step.op("Mul", back, scale), bias, out=step.y)
+        affine(step, back, *(perChannel(step, name, rank) for name in ("scale", "bias")))
 
 
 def perChannel(step: OnnxStep, name: str, rank: int) -> str | None:
     """A per-channel parameter, shaped to broadcast with the input."""
+    if getattr(step.module, name) is None:
+        return None
     shape = (step.module.maps, *[1] * (rank - 2))
     reshaped = step.changed(name, lambda array: array.reshape(shape))
     return reshaped or step.op("Reshape", step.param(name), step.whole(*shape))
