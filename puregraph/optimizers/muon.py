@@ -111,13 +111,15 @@ def orthogonal(matrix: Array, steps: int = 5) -> Array:
 
 
 def polynomial(square: Array, steps: int) -> tuple[float, Array]:
-    """Return f and M, such that f X + M X is X after `steps` steps, from the square X X^T."""
+    """Return f and M, such that f X + M X is X after `steps` steps, from the square X X^T.
+
+    All matrices are symmetric, but for rounding. Squares are written as S S^T, of which only half is computed.
+    """
     a, b, c = QUINTIC
-    change = b * square + c * (square @ square)
+    change = b * square + c * (square @ square.T)
     factor, rest = a, change
     for _ in range(steps - 1):
-        square = a * square + change @ square
-        square = a * square + change @ square
-        change = b * square + c * (square @ square)
+        square = a**2 * square + square @ (2 * a * change + change @ change.T)
+        change = b * square + c * (square @ square.T)
         factor, rest = a * factor, factor * change + a * rest + rest @ change
     return factor, rest

@@ -159,6 +159,40 @@ def test_batches_with_any_strides(rng):
     assert np.abs(y - exact).max() < 1e-5
 
 
+@pytest.mark.parametrize("cpu, lanes", CPUS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_matrix_times_its_transpose_is_symmetric_and_has_the_bits_of_the_full_product(rng, real, kind, cpu, lanes):
+    """Half of it is computed; blocks of k, split k and tasks that have nothing above the diagonal are among the sizes."""
+    with compiledFor(cpu):
+        for n, k in [
+            (1, 5),
+            (2, 9),
+            (9, 1),
+            (9, 21),
+            (14, 30),
+            (37, 33),
+            (100, 400),
+            (130, 800),
+            (257, 64),
+            (40, 5000),
+        ]:
+            a = matrix(rng, n, k, kind, real)
+            full = multiply(a, a.T, lanes, workspace=roomOf(real))
+            for threads in (1, 2, 5):
+                half = multiply(a, a.T, lanes, threads, threads, isSymmetric=True, workspace=roomOf(real))
+                assert (half == half.T).all(), (n, k, threads)
+                assert (half == full).all(), (n, k, threads)
+            assert agrees(half, a, a.T)
+
+
+def test_products_of_a_batch_with_their_transposes(rng):
+    a, y = rng.standard_normal((3, 50, 20)).astype("f4"), np.zeros((3, 50, 50), "f4")
+    finish, axes = EpilogueSpec(y, 50, (2500,)), [BatchAxis(3, 1000, 1000)]
+    run(gemm(a, a, finish, 50, 50, 20, (20, 1), (1, 20), axes, isSymmetric=True), 2)
+    assert (y == np.swapaxes(y, 1, 2)).all()
+    assert np.abs(y - a.astype("f8") @ np.swapaxes(a, 1, 2)).max() < 1e-5
+
+
 def test_one_batch_axis(rng):
     a, b = rng.standard_normal((5, 40, 17)).astype("f4"), rng.standard_normal((5, 17, 23)).astype("f4")
     y = np.zeros((5, 40, 23), "f4")

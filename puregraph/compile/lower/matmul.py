@@ -16,7 +16,10 @@ from puregraph.ops.product.native.gemm import BatchAxis, gemm, vectorsFor, worth
 from puregraph.ops.product.native.pack import PackedMatrix, pack, packedSize
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from puregraph.compile.lower.workspace import LoweringWorkspace
+    from puregraph.ops.ir.value import Value
     from puregraph.ops.native.llvm.kernelcall import EpilogueSpec
 
 
@@ -72,4 +75,16 @@ def productOf(call: Call, epilogue: EpilogueSpec, workspace: LoweringWorkspace) 
         )
         b = PackedMatrix(packed, k, n, vectors, lanes)
     scratch = partial(workspace, dtype=y.dtype)
-    return [*before, *gemm(a, b, epilogue, m, n, k, aStrides, bStrides, batch, lanes, None, scratch, real)]
+    options = (lanes, None, scratch, real, isTranspose(*call.arguments))
+    return [*before, *gemm(a, b, epilogue, m, n, k, aStrides, bStrides, batch, *options)]
+
+
+def isTranspose(a: Value, b: Value) -> bool:
+    """True if b is a^T in the same memory, so that their product is symmetric."""
+    axes = (*range(a.ndim - 2), a.ndim - 1, a.ndim - 2)
+    return a.root is b.root and a.offset == b.offset and layoutAlong(a, axes) == layoutAlong(b, range(b.ndim))
+
+
+def layoutAlong(x: Value, axes: Iterable[int]) -> list[tuple[int, int]]:
+    """The sizes and strides of some axes."""
+    return [(x.shape[axis], x.strides[axis]) for axis in axes]

@@ -16,6 +16,7 @@ ACCUMULATORS = 1 << 17  # float32 accumulators that a task keeps between blocks 
 CANDIDATE_TILES = 3  # tiles whose blockings are compared
 TYPICAL_COLUMNS = 256  # columns of a typical task
 TASKS_PER_THREAD = 8  # maximum number of tasks per thread; more never help
+TRIANGLE_TASKS = 2  # more tasks per thread for blocks of a triangle, which take unequally long
 
 # Costs in vector multiplications.
 PACK_STRIP = {"rows": (0.3, 2.0), "any": (2.0, 2.0)}  # to pack a column of a strip: per row, and fixed
@@ -54,6 +55,7 @@ class GemmSizes(NamedTuple):
     bLayout: str
     vectors: int = 0  # vectors of the tile that b is packed for; 0: b is not packed
     real: str = "f32"
+    isSymmetric: bool = False
 
     @property
     def depth(self) -> int:
@@ -70,10 +72,16 @@ class GemmSizes(NamedTuple):
     def panels(self, tile: Microkernel) -> int:
         return -(-self.n // tile.width)
 
+    def share(self, tile: Microkernel) -> float:
+        """The share of all tiles that is computed: those of a symmetric product that reach its upper triangle."""
+        return min(1.0, (1 + tile.width / self.n) / 2) if self.isSymmetric else 1.0
+
 
 @lru_cache(4096)
 def blockingFor(sizes: GemmSizes, threads: int) -> Blocking:
     """The blocking with the least estimated time."""
+    if sizes.isSymmetric and threads > 1:
+        threads *= TRIANGLE_TASKS
     fit = [tile for tile in tiles(sizes.lanes, sizes.real) if sizes.vectors in (0, tile.vectors)]
     best = sorted(fit, key=lambda tile: (tileEstimate(sizes, tile), -tile.rows))[:CANDIDATE_TILES]
     blockings = (blocking for tile in best for blocking in candidates(sizes, tile, threads))
@@ -115,13 +123,13 @@ def tileEstimate(sizes: GemmSizes, tile: Microkernel) -> float:
     """The cost of all tiles, per k: microkernels, packing, and tile overheads."""
     strips, panels = sizes.strips(tile), sizes.panels(tile)
     copies = strips * stripTime(sizes, tile) * ceilDiv(sizes.n, TYPICAL_COLUMNS) + panelTime(sizes, tile) * panels
-    return strips * tile.rowCost(sizes.n) + copies + strips * panels * tileTime(sizes, tile)
+    return sizes.share(tile) * strips * (tile.rowCost(sizes.n) + panels * tileTime(sizes, tile)) + copies
 
 
 def estimate(sizes: GemmSizes, blocking: Blocking, threads: int) -> float:
     """The cost of the thread with the most tasks, per k."""
     tile, high, wide = blocking.tile, blocking.strips, blocking.panels
-    task = high * tile.rowCost(sizes.n) * wide / sizes.panels(tile) + high * wide * tileTime(sizes, tile)
+    task = sizes.share(tile) * high * wide * (tile.rowCost(sizes.n) / sizes.panels(tile) + tileTime(sizes, tile))
     task += high * stripTime(sizes, tile) + wide * panelTime(sizes, tile) + TASK_OVERHEAD / max(sizes.k, 1)
     tasks = ceilDiv(sizes.batch * blocking.down * blocking.across, threads)
     return tasks * task + REMOTE * remoteRows(sizes, blocking, tasks, threads)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from puregraph.ops.native.llvm.instructions import IRPointer, IRValue
 from puregraph.ops.native.llvm.irbuilder import IRBuilder
 from puregraph.ops.native.llvm.kernelcall import EpilogueSpec, KernelCall
+from puregraph.ops.native.llvm.registertranspose import transposed
 from puregraph.ops.native.threads.numthreads import threads as allThreads
 from puregraph.ops.product.native.blocking import ACCUMULATORS, PACKED_B, GemmSizes, blockingFor, capacity
 from puregraph.ops.product.native.gemv import gemv, gemvFrom, outerProduct, skinnyProduct
@@ -56,14 +57,16 @@ def gemm(
     threads: int | None = None,
     workspace: Callable[[int], Any] | None = None,
     real: str = "f32",
+    isSymmetric: bool = False,
 ) -> list[KernelCall]:
     """sums[m, n] = sum_k a[m, k] b[k, n], given to the epilogue row by row; b may be a `PackedMatrix`.
 
     `workspace(count)` gives memory for partial sums of split-k; without it, k is not split. The order of additions
-    follows from the sizes, whatever the number of threads.
+    follows from the sizes, whatever the number of threads. If `isSymmetric`, b is a^T: only tiles that reach the
+    diagonal or lie above it are computed, and those below it are their transposes, with the same bits.
     """
-    sizes = [axis.size for axis in batch]
-    count = prod(sizes)
+    batchSizes = [axis.size for axis in batch]
+    count = prod(batchSizes)
     if m * n * count == 0:
         return []
     threads = allThreads() if threads is None else threads
@@ -77,12 +80,15 @@ def gemm(
     part = k if workspace is None or isPacked else splitSize(m, n, k, count, lanes, overSamples)
     parts = -(-k // part) if part < k else 1
     vectors = b.vectors if isPacked else 0
-    blocking = blockingFor(GemmSizes(m, n, part, count * parts, lanes, aLayout, bLayout, vectors, real), threads)
+    sizes = GemmSizes(m, n, part, count * parts, lanes, aLayout, bLayout, vectors, real, isSymmetric)
+    blocking = blockingFor(sizes, threads)
     tile = blocking.tile
     partials = workspace(count * parts * m * n) if workspace is not None and parts > 1 else None
-    to = epilogue if partials is None else partialSums(partials, m, n, parts, sizes, real)
+    to = epilogue if partials is None else partialSums(partials, m, n, parts, batchSizes, real)
     remainder = tile.remainderVectors(n)
-    kernel = GemmSpec(tile, aLayout, bLayout, len(batch), m <= tile.rows, part > DEPTH, parts > 1, remainder, to)
+    kernel = GemmSpec(
+        tile, aLayout, bLayout, len(batch), m <= tile.rows, part > DEPTH, parts > 1, remainder, to, isSymmetric
+    )
     slots = {"a": a, "b": b.array if isPacked else b, "m": m, "n": n, "k": k, "part": part}
     slots |= {"aRow": aStrides[0], "aColumn": aStrides[1], "bRow": bStrides[0], "bColumn": bStrides[1]}
     slots |= {name: getattr(blocking, name) for name in ("strips", "panels", "depth", "down", "across")}
@@ -90,7 +96,9 @@ def gemm(
         slots |= {f"batch{i}": axis.size, f"aBatch{i}": axis.a, f"bBatch{i}": axis.b}
     tasks = blocking.down * blocking.across * count * parts
     calls = [KernelCall(f"product {m}x{k}x{n}", kernel.key, kernel.write, slots | to.slots, tasks)]
-    return calls if partials is None else [*calls, reduceParts(partials, epilogue, m, n, parts, sizes, lanes, real)]
+    if partials is not None:
+        calls.append(reduceParts(partials, epilogue, m, n, parts, batchSizes, lanes, real))
+    return calls
 
 
 def narrowProduct(
@@ -132,7 +140,7 @@ class GemmSpec(NamedTuple):
     """The parameters of a product's code.
 
     `isSingleStrip`: m has one strip. `isBlocked`: accumulators are kept between blocks of k. `isSplit`: split-k.
-    `remainder`: vectors of the last columns, 0 if they fill a tile.
+    `remainder`: vectors of the last columns, 0 if they fill a tile. `isSymmetric`: b is the transpose of a.
     """
 
     tile: Microkernel
@@ -144,10 +152,11 @@ class GemmSpec(NamedTuple):
     isSplit: bool
     remainder: int
     epilogue: EpilogueSpec
+    isSymmetric: bool = False
 
     @property
     def key(self) -> str:
-        options = f"{self.isSingleStrip:d}{self.isBlocked:d}{self.isSplit:d}{self.remainder}"
+        options = f"{self.isSingleStrip:d}{self.isBlocked:d}{self.isSplit:d}{self.isSymmetric:d}{self.remainder}"
         return f"product {self.tile.key} {self.aLayout} {self.bLayout} {self.axes} {options} {self.epilogue.key}"
 
     def write(self, code: IRBuilder) -> None:
@@ -215,15 +224,20 @@ class GemmSpec(NamedTuple):
         sums = code.scratch(
             tile.real, max(capacity(ACCUMULATORS, tile.real), tile.size) if self.isBlocked else tile.size
         )
+        mirrored = code.scratch(tile.real, tile.width * self.mirroredRows) if self.isSymmetric else sums
         with code.loop(0, code.select(b.rows > 0, b.rows, 1), depth, unroll=1) as k:
             count = code.min(depth, b.rows - k)
             isLastBlock = k + depth >= b.rows
-            with code.loop(rows[0], rows[1], tile.rows, unroll=1) as row:
+            lastRow = code.min(rows[1], columns[1]) if self.isSymmetric else rows[1]
+            with code.loop(rows[0], lastRow, tile.rows, unroll=1) as row:
                 index = (row - rows[0]) / tile.rows % atOnce
                 with code.when(index == 0):
                     copyStrip(code, a, self.aLayout, (row, rows[1]), k, count, tile, strips)
                 strip = strips.at(index * stripSize(tile))
-                with code.loop(columns[0], columns[1], tile.width, unroll=1) as column:
+                start = columns[0]
+                if self.isSymmetric:
+                    start = code.select(self.firstColumn(row) > start, self.firstColumn(row), start)
+                with code.loop(start, columns[1], tile.width, unroll=1) as column:
                     panel = (column - columns[0]) / tile.width
                     if self.bLayout == "packed":
                         right = store.at((column / tile.width * (b.rows + tile.lanes) + k) * tile.width)
@@ -239,7 +253,10 @@ class GemmSpec(NamedTuple):
                     )
                     self.computeTile(code, strip, b, right, (k, column, count), row == rows[0], accumulators, ahead)
                     with code.when(isLastBlock):
-                        self.putTile(code, accumulators, row, code.min(rows[1] - row, tile.rows), column, b.columns)
+                        height = code.min(rows[1] - row, tile.rows)
+                        self.putTile(code, accumulators, row, height, column, b.columns)
+                        if self.isSymmetric:
+                            self.putTransposed(code, mirrored, accumulators, row, height, column, b.columns)
 
     def computeTile(
         self,
@@ -310,3 +327,39 @@ class GemmSpec(NamedTuple):
             with code.loop(0, columns - column, lanes, unroll=1) as v:
                 mask = code.mask(columns - column - v, lanes)
                 self.epilogue.put(code, row + r, column + v, accumulators.load(r * tile.width + v, lanes), mask)
+
+    def firstColumn(self, row: IRValue) -> IRValue:
+        """The first column that is computed in a row of a symmetric product: of the tile that meets the diagonal."""
+        tile = self.tile
+        return row / tile.rows * tile.rows / tile.width * tile.width
+
+    @property
+    def mirroredRows(self) -> int:
+        """The rows of a tile in whole vectors."""
+        return -(-self.tile.rows // self.tile.lanes) * self.tile.lanes
+
+    def putTransposed(
+        self,
+        code: IRBuilder,
+        mirrored: IRPointer,
+        accumulators: IRPointer,
+        row: IRValue,
+        count: IRValue,
+        column: IRValue,
+        columns: IRValue,
+    ) -> None:
+        """Give the transpose of a tile above the diagonal to the epilogue: as far as none of its tiles is computed."""
+        tile, lanes, length = self.tile, self.tile.lanes, self.mirroredRows
+        end = code.min(columns - column, tile.width)
+        with code.when(self.firstColumn(column + end - 1) > row):
+            with code.loop(0, end, lanes, unroll=1) as v:
+                for top in range(0, length, lanes):
+                    rows = [min(top + i, tile.rows - 1) * tile.width for i in range(lanes)]
+                    vectors = [accumulators.load(start + v, lanes) for start in rows]
+                    for i, vector in enumerate(transposed(code, vectors)):
+                        mirrored.store((v + i) * length + top, vector)
+            with code.loop(0, end, unroll=1) as r:
+                stop = code.min(row + count, self.firstColumn(column + r))
+                with code.loop(row, stop, lanes, unroll=1) as v:
+                    vector = mirrored.load(r * length + (v - row), lanes)
+                    self.epilogue.put(code, column + r, v, vector, code.mask(stop - v, lanes))

@@ -1,0 +1,66 @@
+"""A product of a value with its own transpose is found in a compiled step, and computed by half."""
+
+import numpy as np
+import pytest
+
+from puregraph import Sequential
+from puregraph.compile.lower import matmul
+from puregraph.graph.module import Module
+from puregraph.ops.native.llvm import jit
+from puregraph.optimizers.muon import orthogonal
+
+pytestmark = pytest.mark.skipif(not jit.available(), reason=str(jit.missing()))
+
+
+class Known(Module):
+    """A function of x whose result has this shape; as a module of the library, it is traced."""
+
+    __module__ = "puregraph.known"
+
+    def __init__(self, function, shape):
+        super().__init__()
+        self.function, self.shape = function, shape
+
+    def dataShapeFrom(self, x):
+        return self.shape
+
+    def updateData(self, x):
+        return self.function(x)
+
+
+CASES = {  # a function, and whether each of its products is symmetric
+    "rows": (lambda x: x @ np.swapaxes(x, -1, -2), [True]),
+    "columns": (lambda x: np.swapaxes(x, -1, -2) @ x, [True]),
+    "a formula behind": (lambda x: 2 * x + (x + 1) @ np.swapaxes(x + 1, -1, -2), [True]),
+    "columns in reverse order": (lambda x: x[..., ::-1] @ np.swapaxes(x[..., ::-1], -1, -2), [True]),
+    "a matrix with itself": (lambda x: x @ x, [False]),
+    "another matrix": (lambda x: x @ np.swapaxes(2 * x, -1, -2), [False]),
+    "other rows of the same memory": (lambda x: x[..., :36, :] @ np.swapaxes(x[..., 1:, :], -1, -2), [False]),
+    "other columns of the same memory": (lambda x: x[..., 1:] @ np.swapaxes(x[..., :36], -1, -2), [False]),
+}
+
+
+@pytest.mark.parametrize("lead", [(), (3,), (2, 3)])
+@pytest.mark.parametrize("name", CASES)
+def test_the_transpose_of_the_same_value_is_known(monkeypatch, rng, name, lead):
+    function, wanted = CASES[name]
+    x = rng.standard_normal((*lead, 37, 37)).astype("f4")
+    seen, gemm = [], matmul.gemm
+    monkeypatch.setattr(matmul, "gemm", lambda *arguments: seen.append(arguments[-1]) or gemm(*arguments))
+    net = Sequential(Known(function, function(x).shape))
+    found = net.compile([x.shape]).run(x)
+    assert seen == wanted
+    np.testing.assert_allclose(found, function(x), rtol=1e-5, atol=1e-4)
+    if wanted == [True] and name != "a formula behind":
+        np.testing.assert_array_equal(found, np.swapaxes(found, -1, -2))
+
+
+@pytest.mark.parametrize("shape", [(40, 40), (100, 40), (40, 48)])
+def test_muon_computes_half_of_its_squares(monkeypatch, rng, shape):
+    x = rng.standard_normal(shape).astype("f4")
+    seen, gemm = [], matmul.gemm
+    monkeypatch.setattr(matmul, "gemm", lambda *arguments: seen.append(arguments[-1]) or gemm(*arguments))
+    found = Sequential(Known(orthogonal, shape)).compile([shape]).run(x)
+    assert seen == ([True, True, False] * 5 if shape != (100, 40) else seen)
+    assert 2 * sum(seen) > len(seen)
+    np.testing.assert_allclose(found, orthogonal(x.astype("f8")), atol=1e-4)
