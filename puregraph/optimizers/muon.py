@@ -96,18 +96,18 @@ class Muon(Optimizer):
 def orthogonal(matrix: Array, steps: int = 5) -> Array:
     """Return the matrix with its singular values moved near 1, by Newton and Schulz's iteration with QUINTIC.
 
-    For a matrix at least twice as wide as high, several steps are computed as p(X X^T) X, so that all but two products
-    are of matrices with the shorter side. X X^T is computed anew after RUN steps, to limit rounding errors.
+    The square X X^T, or X^T X of a high matrix, has the shorter side. Where the other side is at least twice as long,
+    several steps are computed as p(X X^T) X, so that all but two products are of matrices with the shorter side. X X^T
+    is computed anew after RUN steps, to limit rounding errors.
     """
     isTall = matrix.shape[0] > matrix.shape[1]
-    x = matrix.T if isTall else matrix  # so that x @ x.T is small
-    x = x / np.maximum(np.sqrt(np.sum(x**2)), 1e-7)
-    isWide = x.shape[1] >= 2 * x.shape[0]
-    runs = [min(RUN, steps - first) for first in range(0, steps, RUN)] if isWide else [1] * steps
+    x = matrix / np.maximum(np.sqrt(np.sum(matrix**2)), 1e-7)
+    isLong = max(x.shape) >= 2 * min(x.shape)
+    runs = [min(RUN, steps - first) for first in range(0, steps, RUN)] if isLong else [1] * steps
     for count in runs:
-        factor, rest = polynomial(x @ x.T, count)
-        x = factor * x + rest @ x
-    return x.T if isTall else x
+        factor, rest = polynomial(x.T @ x if isTall else x @ x.T, count)
+        x = factor * x + (x @ rest if isTall else rest @ x)
+    return x
 
 
 def polynomial(square: Array, steps: int) -> tuple[float, Array]:

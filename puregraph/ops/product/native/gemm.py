@@ -63,7 +63,7 @@ def gemm(
 
     `workspace(count)` gives memory for partial sums of split-k; without it, k is not split. The order of additions
     follows from the sizes, whatever the number of threads. If `isSymmetric`, b is a^T: only tiles that reach the
-    diagonal or lie above it are computed, and those below it are their transposes, with the same bits.
+    upper triangle are computed, and those below the diagonal are their transposes, with the same bits.
     """
     batchSizes = [axis.size for axis in batch]
     count = prod(batchSizes)
