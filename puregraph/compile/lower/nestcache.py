@@ -12,7 +12,7 @@ from puregraph.ops.native.llvm.instructions import SIZES
 from puregraph.ops.native.llvm.kernelcall import KernelCall
 from puregraph.ops.native.nests.nestcode import nestCalls
 
-MAX_CACHED_NESTS = 256  # most nests in the cache
+MAX_CACHED_NESTS = 1024  # most nests in the cache
 
 
 class MemorySlot(NamedTuple):

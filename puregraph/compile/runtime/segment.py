@@ -103,7 +103,7 @@ def maker(work: KernelCall, gap: int) -> Callable[[], tuple[str, Any, int]]:
 def digestOf(ops: Path) -> str:
     """A version of the code generators: a digest of their sources."""
     digest = hashlib.blake2b(digest_size=16)
-    parts = ("native/**/*.py", "special/*.py", "formula/*.py")
+    parts = ("native/**/*.py", "*/*.py", "*/native/**/*.py")
     for path in sorted(path for part in parts for path in ops.glob(part)):
         digest.update(path.read_bytes())
     return digest.hexdigest()

@@ -82,10 +82,11 @@ def pool(
     pixel = pixel or g.c
 
     def write(code: IRBuilder) -> None:
-        how(code, g, phases, tasks, pixel, epilogue, option).write()
+        how(code, g, phases, pixel, epilogue, option).write()
 
-    key = f"pool {how.__name__} {option} {g} {pixel} {tasks} {epilogue.key}"
-    return KernelCall(f"{name} {g.text}", key, write, {"x": x, **slots, **epilogue.slots}, tasks)
+    key = f"pool {how.__name__} {option} {g._replace(n=0)} {pixel} {epilogue.key}"
+    arguments = {"x": x, **slots, **epilogue.slots, "n": g.n, "tasks": tasks}
+    return KernelCall(f"{name} {g.text}", key, write, arguments, tasks)
 
 
 class Pooler(WindowLoop):
@@ -96,12 +97,11 @@ class Pooler(WindowLoop):
         code: IRBuilder,
         g: Geometry,
         phases: list[Lines],
-        tasks: int,
         pixel: int,
         epilogue: EpilogueSpec,
         option: str,
     ):
-        super().__init__(code, g.n, g.c, tuple(axis.size for axis in g.axes), phases, tasks, g.real)
+        super().__init__(code, g.c, tuple(axis.size for axis in g.axes), phases, g.real)
         self.axes, self.pixel, self.epilogue, self.option = g.axes, pixel, epilogue, option
         self.x = code.pointer("x", g.real)
         self.open()

@@ -74,12 +74,12 @@ def slide(
     """The convolutions of all phases; every task computes some rows of each."""
     size = tuple(axis.size for axis in g.axes)
     tasks = taskCount(g.n, g.c, phases)
-    key = f"depthwise {g.real} {g.n} {g.c} {size} {phases} {xPixel} {tasks} {epilogue.key}"
+    key = f"depthwise {g.real} {g.c} {size} {phases} {xPixel} {epilogue.key}"
 
     def write(code: IRBuilder) -> None:
-        DepthwiseForward(code, g, size, phases, tasks, xPixel, epilogue).write()
+        DepthwiseForward(code, g, size, phases, xPixel, epilogue).write()
 
-    return KernelCall(name, key, write, {"x": x, "b": packed, **epilogue.slots}, tasks)
+    return KernelCall(name, key, write, {"x": x, "b": packed, **epilogue.slots, "n": g.n, "tasks": tasks}, tasks)
 
 
 class DepthwiseForward(WindowLoop):
@@ -91,11 +91,10 @@ class DepthwiseForward(WindowLoop):
         g: Geometry,
         size: tuple[int, ...],
         phases: list[Lines],
-        tasks: int,
         xPixel: int,
         epilogue: EpilogueSpec,
     ):
-        super().__init__(code, g.n, g.c, size, phases, tasks, g.real)
+        super().__init__(code, g.c, size, phases, g.real)
         self.x, self.b, self.xPixel, self.epilogue = (
             code.pointer("x", g.real),
             code.pointer("b", g.real),
@@ -137,31 +136,33 @@ def weightGradient(
     taps, channels = g.taps, g.c
 
     def write(code: IRBuilder) -> None:
-        DepthwiseWeightGrad(code, g, gradPixel, xPixel, parts).write()
+        DepthwiseWeightGrad(code, g, gradPixel, xPixel).write()
 
     def add(code: IRBuilder) -> None:
-        source, to = code.pointer("workspace", g.real), code.pointer("dW", g.real)
+        source, to, parts = code.pointer("workspace", g.real), code.pointer("dW", g.real), code.integer("parts")
         first, last = code.task * channels // tasks, (code.task + 1) * channels // tasks
         with code.loop(first, last, unroll=1) as c, code.loop(0, taps, unroll=1) as t:
-            total = source.load(t * channels + c)
-            for part in range(1, parts):
-                total = total + source.load(part * taps * channels + t * channels + c)
-            to.store(c * taps + t, total)
+            total = code.variable(source.load(t * channels + c))
+            with code.loop(1, parts) as part:
+                total.value = total.value + source.load(part * (taps * channels) + t * channels + c)
+            to.store(c * taps + t, total.value)
 
-    key = f"depthwisedw {g} {gradPixel} {xPixel} {parts}"
+    rows = g.n * g.axes[0].count * g.axes[1].count
+    key = f"depthwisedw {g._replace(n=0)} {gradPixel} {xPixel}"
     tasks = max(1, min(8, channels * taps * parts >> 14))
-    adding = f"partsdw {parts} {taps} {channels} {tasks} {g.real}"
+    adding = f"partsdw {taps} {channels} {tasks} {g.real}"
+    slots = {"g": grad, "x": x, "workspace": workspace, "rows": rows, "parts": parts}
     return [
-        KernelCall(f"depthwise dW {g.text}", key, write, {"g": grad, "x": x, "workspace": workspace}, parts),
-        KernelCall(f"sum dW {g.text}", adding, add, {"workspace": workspace, "dW": dW}, tasks),
+        KernelCall(f"depthwise dW {g.text}", key, write, slots, parts),
+        KernelCall(f"sum dW {g.text}", adding, add, {"workspace": workspace, "dW": dW, "parts": parts}, tasks),
     ]
 
 
 class DepthwiseWeightGrad:
     """Writes the kernel of the weight gradient."""
 
-    def __init__(self, code: IRBuilder, g: Geometry, gradPixel: int, xPixel: int, parts: int):
-        self.code, self.geometry, self.gradPixel, self.xPixel, self.parts = code, g, gradPixel, xPixel, parts
+    def __init__(self, code: IRBuilder, g: Geometry, gradPixel: int, xPixel: int):
+        self.code, self.geometry, self.gradPixel, self.xPixel = code, g, gradPixel, xPixel
         self.lines = [forwardLine(axis) for axis in g.axes]
         self.pixels = min(tileOf(self.lines[2], g.real), 4)
 
@@ -169,8 +170,8 @@ class DepthwiseWeightGrad:
         code, g, (deep, high, _wide) = self.code, self.geometry, self.lines
         self.g, self.x, to = (code.pointer(name, g.real) for name in ("g", "x", "workspace"))
         self.to = to.at(code.task * (g.taps * g.c))
-        rows = g.n * deep.count * high.count
-        first, last = code.task * rows // self.parts, (code.task + 1) * rows // self.parts
+        rows, parts = code.integer("rows"), code.integer("parts")
+        first, last = code.task * rows // parts, (code.task + 1) * rows // parts
         with code.loop(0, g.taps * g.c) as i:
             self.to.store(i, code.constant(0, IRType(g.real)))
         with code.loop(first, last, unroll=1) as row:

@@ -175,15 +175,19 @@ def directConvolution(
     elif t.block < of.inChannels:
         chunk = min(chunk, max(1, (96 << 10) // (min(across, tiles) * t.pixels * t.width * SIZES[of.real])))
     spans, parts = of.spans(chunk), ceil(tiles / across)
+    perSide = ceil(spans * parts / sides)
     slots = {"x": x, "b": packed, "skip": skip, "origin": of.origin, **epilogue.slots}
-    # the taps matter only for packing, so all phases of equal size share a kernel
+    slots |= {"rows": of.rows, "chunk": chunk, "across": across, "parts": parts, "perSide": perSide}
+    # the taps matter only for packing, so all phases of equal size share a kernel, and so do all numbers of samples
     lines = [(*line._replace(taps=(), start=0), len(line.taps)) for line in of.lines]
-    key = f"correlate {of._replace(lines=())} {lines} {xPixel} {t} {chunk} {across} {together} {sides} {epilogue.key}"
+    stored = (chunk, across) if of.isCopied or t.block < of.inChannels else ()
+    split = (*stored, together, sides, parts > 1)
+    key = f"correlate {of._replace(n=0, lines=())} {lines} {xPixel} {t} {split} {epilogue.key}"
 
     def write(code: IRBuilder) -> None:
         DirectWriter(code, of, t, xPixel, epilogue, chunk, across, together, sides).write()
 
-    return KernelCall(name, key, write, slots, sides * sweeps * ceil(spans * parts / sides))
+    return KernelCall(name, key, write, slots, sides * sweeps * perSide)
 
 
 def sidesOf(of: DirectConvolution) -> int:
@@ -245,19 +249,19 @@ class DirectWriter:
         self.x, self.b = code.pointer("x", of.real), code.pointer("b", of.real)
         skip, self.origin = code.integer("skip"), code.integer("origin")
         self.epilogue.open(code)
+        rows, chunk, across, parts, perSide = map(code.integer, ("rows", "chunk", "across", "parts", "perSide"))
         tiles = ceil(of.lines[2].count / t.pixels)
-        spans, parts, panels = of.spans(self.chunk), ceil(tiles / self.across), of.groups * of.panels
+        panels = of.groups * of.panels
         sweeps = ceil(panels / self.together)
         self.kinds = tapRuns(self.inner[2], t.pixels)
         if self.blocks > 1:
             self.sums = code.scratch(of.real, self.chunk * self.across * t.pixels * t.width)
         if self.isLong:
             self.totals = code.scratch(of.real, t.pixels * t.width)
-        task = code.task
-        perSide = ceil(spans * parts / self.sides)
+        self.perRow, task = across, code.task
         sweep = task // perSide % sweeps
         index = task % perSide + (task // (perSide * sweeps) * perSide if self.sides > 1 else 0)
-        part, span = (index % parts, index // parts) if parts > 1 else (code.i64(0), index)
+        part, span = (index % parts, index // parts) if tiles > self.across else (code.i64(0), index)
         if of.isCopied:
             spans = ceil(of.lines[1].count / self.chunk)
             plane, span = span // spans, span % spans
@@ -265,10 +269,10 @@ class DirectWriter:
             lastRow = code.min(self.firstRow + self.chunk, (plane + 1) * of.lines[1].count)
             self.copy(plane, span * self.chunk)
         else:
-            self.firstRow = span * self.chunk
-            lastRow = code.min(self.firstRow + self.chunk, of.rows)
-        self.firstTile = part * self.across
-        self.lastTile = code.min(self.firstTile + self.across, tiles)
+            self.firstRow = span * chunk
+            lastRow = code.min(self.firstRow + chunk, rows)
+        self.firstTile = part * across
+        self.lastTile = code.min(self.firstTile + across, tiles)
         firstPanel = sweep * self.together
         with code.loop(firstPanel, code.min(firstPanel + self.together, panels), unroll=1) as panel:
             group, o = (panel // of.panels, (panel % of.panels) * t.width) if of.groups > 1 else (None, panel * t.width)
@@ -287,7 +291,7 @@ class DirectWriter:
     def row(self, row: IRValue) -> None:
         """Compute an output row."""
         code, (deep, high, wide) = self.code, self.of.lines
-        self.firstSum = (row - self.firstRow) * self.across - self.firstTile
+        self.firstSum = (row - self.firstRow) * self.perRow - self.firstTile
         n = row
         d = h = code.i64(0)
         if high.count > 1:

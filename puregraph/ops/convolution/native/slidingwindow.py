@@ -113,8 +113,12 @@ def phaseGroups(lines: Sequence[AxisMap]) -> list[PhaseGroup]:
 def taskCount(n: int, channels: int, phases: list[Lines]) -> int:
     """The number of tasks, each with some rows of every phase."""
     elements = sum(prod(line.count * max(1, len(line.taps)) for line in lines) for lines in phases)
-    rows = n * max(lines[0].count for lines in phases) * max(lines[1].count for lines in phases)
-    return max(1, min(rows, MAX_SLIDING_TASKS, n * channels * elements // GRAIN))
+    return max(1, min(n * prod(planeOf(phases)), MAX_SLIDING_TASKS, n * channels * elements // GRAIN))
+
+
+def planeOf(phases: list[Lines]) -> tuple[int, int]:
+    """The most outputs that a phase has on the first and on the second axis."""
+    return max(lines[0].count for lines in phases), max(lines[1].count for lines in phases)
 
 
 class WindowLoop:
@@ -122,11 +126,8 @@ class WindowLoop:
 
     epilogue: EpilogueSpec
 
-    def __init__(
-        self, code: IRBuilder, n: int, channels: int, size: tuple[int, ...], phases: list[Lines], tasks: int, real: str
-    ):
-        self.code, self.n, self.channels, self.size, self.phases, self.tasks = code, n, channels, size, phases, tasks
-        self.real = real
+    def __init__(self, code: IRBuilder, channels: int, size: tuple[int, ...], phases: list[Lines], real: str):
+        self.code, self.channels, self.size, self.phases, self.real = code, channels, size, phases, real
 
     def begin(self, vector: ChannelVector) -> Any:
         """The initial state of a pixel: here a sum of nothing."""
@@ -143,9 +144,9 @@ class WindowLoop:
     def write(self) -> None:
         """The loops over rows and phases."""
         code = self.code
-        deep, high = (max(lines[axis].count for lines in self.phases) for axis in (0, 1))
-        rows = self.n * deep * high
-        with code.loop(code.task * rows // self.tasks, (code.task + 1) * rows // self.tasks, unroll=1) as row:
+        deep, high = planeOf(self.phases)
+        rows, tasks = code.integer("n") * (deep * high), code.integer("tasks")
+        with code.loop(code.task * rows // tasks, (code.task + 1) * rows // tasks, unroll=1) as row:
             h, n = (row % high, row // high) if high > 1 else (code.i64(0), row)
             d, n = (n % deep, n // deep) if deep > 1 else (code.i64(0), n)
             for groups in product(*self.groups()):

@@ -55,6 +55,10 @@ class WeightGradSplit(NamedTuple):
     def width(self) -> int:
         return sum(self.vectors)
 
+    def strips(self, of: WeightGradSpec) -> int:
+        """The number of strips of all samples."""
+        return ceil(of.planes / self.planes) * max(1, ceil(of.lines[1].count / self.high))
+
 
 class WeightGradSpec(NamedTuple):
     """The sums: n samples, `inChannels` and `outChannels` in each group, along three axes."""
@@ -171,14 +175,16 @@ def weightGradient(
     panels = ceil(of.outChannels / plan.width)
     tasks = of.groups * ceil(panels / plan.panels) * ceil(tiles / plan.tiles) * plan.parts
     gradPixel, xPixel = gradPixel or g.o, xPixel or g.c
-    key = f"convdw {of} {plan} {gradPixel} {xPixel}"
+    isSplit = plan.parts > 1
+    key = f"convdw {of._replace(n=0)} {plan._replace(parts=0)} {isSplit} {gradPixel} {xPixel}"
 
     def write(code: IRBuilder) -> None:
         (TapRowTiles if of.isFew else OneTapTiles)(code, of, plan, gradPixel, xPixel).write()
 
-    to = dW if plan.parts == 1 else workspace
-    calls = [KernelCall(f"conv dW {g.text}", key, write, {"g": grad, "x": x, "to": to}, tasks)]
-    if plan.parts > 1:
+    slots = {"g": grad, "x": x, "to": workspace if isSplit else dW}
+    slots |= {"planes": of.planes, "strips": plan.strips(of), "parts": plan.parts}
+    calls = [KernelCall(f"conv dW {g.text}", key, write, slots, tasks)]
+    if isSplit:
         calls.append(addParts(f"sum dW {g.text}", workspace, dW, size, plan.parts, g.real))
     return calls
 
@@ -190,17 +196,17 @@ def addParts(name: str, workspace: Strided, to: Any, size: int, parts: int, real
 
     def write(code: IRBuilder) -> None:
         source, y, count = code.pointer("parts", real), code.pointer("y", real), code.integer("size")
+        end = count * code.integer("count")
         first = code.task * chunk
         with code.loop(first, code.min(first + chunk, count), lanes) as i:
             live = code.mask(count - i, lanes)
-            total = source.load(i, lanes, live)
-            for part in range(1, parts):
-                total = total + source.load(count * part + i, lanes, live)
-            y.store(i, total, live)
+            total = code.variable(source.load(i, lanes, live))
+            with code.loop(count, end, count) as part:
+                total.value = total.value + source.load(part + i, lanes, live)
+            y.store(i, total.value, live)
 
-    return KernelCall(
-        name, f"parts {parts} {chunk} {real}", write, {"parts": workspace, "y": to, "size": size}, ceil(size / chunk)
-    )
+    slots = {"parts": workspace, "y": to, "size": size, "count": parts}
+    return KernelCall(name, f"parts {chunk} {real}", write, slots, ceil(size / chunk))
 
 
 class WeightGradWriter:
@@ -213,6 +219,7 @@ class WeightGradWriter:
     def write(self) -> None:
         code, of, plan = self.code, self.of, self.plan
         self.g, self.x, to = (code.pointer(name, of.real) for name in ("g", "x", "to"))
+        allPlanes, strips, parts = map(code.integer, ("planes", "strips", "parts"))
         panels, tiles = ceil(of.outChannels / plan.width), 1 if of.isFew else ceil(of.inChannels / plan.rows)
         sweeps = ceil(tiles / plan.tiles)
         task = code.task
@@ -230,12 +237,11 @@ class WeightGradWriter:
         with code.loop(0, self.kept, 16, unroll=1) as i:
             self.allSums.store(i, code.constant(0, IRType(of.real, 16)))
         tall = max(1, ceil(of.lines[1].count / plan.high))
-        strips = ceil(of.planes / plan.planes) * tall
-        with code.loop(part * strips // plan.parts, (part + 1) * strips // plan.parts, unroll=1) as strip:
+        with code.loop(part * strips // parts, (part + 1) * strips // parts, unroll=1) as strip:
             planes = strip // tall * plan.planes if tall > 1 else strip * plan.planes
             high = strip % tall * plan.high if tall > 1 else code.i64(0)
             self.strip(
-                (planes, code.min(planes + plan.planes, of.planes)),
+                (planes, code.min(planes + plan.planes, allPlanes)),
                 (high, code.min(high + plan.high, of.lines[1].count)),
             )
         with self.overPanels():

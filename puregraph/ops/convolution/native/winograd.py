@@ -222,40 +222,38 @@ def winogradConvolution(
     panels = plan.panelsOf(chunk)
     spans = min(ceil(plan.tiles / plan.block), MAX_WINOGRAD_TASKS)
     sweeps = min(len(panels), max(1, MIN_PANEL_TASKS // spans))
-    key = f"winograd {plan} {xPixel} {spans} {sweeps} {epilogue.key}"
+    key = f"winograd {plan._replace(n=0)} {xPixel} {epilogue.key}"
 
     def write(code: IRBuilder) -> None:
-        WinogradWriter(code, plan, xPixel, epilogue, spans, sweeps).write()
+        WinogradWriter(code, plan, xPixel, epilogue).write()
 
     slots = {"x": x, "b": packed, "first": panels.start, "panels": len(panels), **epilogue.slots}
+    slots |= {"tiles": plan.tiles, "blocks": ceil(plan.tiles / plan.block), "spans": spans, "sweeps": sweeps}
     return KernelCall(name, key, write, slots, spans * sweeps)
 
 
 class WinogradWriter:
     """Writes the kernel of a convolution."""
 
-    def __init__(
-        self, code: IRBuilder, plan: WinogradSplit, xPixel: int, epilogue: EpilogueSpec, spans: int, sweeps: int
-    ):
+    def __init__(self, code: IRBuilder, plan: WinogradSplit, xPixel: int, epilogue: EpilogueSpec):
         self.code, self.plan, self.xPixel, self.epilogue = code, plan, xPixel, epilogue
-        self.spans, self.sweeps = spans, sweeps
         self.starts = [sum(plan.vectors[:v]) for v in range(len(plan.vectors))]
 
     def write(self) -> None:
         code, plan = self.code, self.plan
         self.x, self.b = code.pointer("x", "f32"), code.pointer("b", "f32")
         self.first, panels = code.integer("first"), code.integer("panels")
+        tiles, blocks, spans, sweeps = map(code.integer, ("tiles", "blocks", "spans", "sweeps"))
         self.epilogue.open(code)
         self.reader = TileReader(code, self.x, self.xPixel, plan.inChannels, plan.high[::2], plan.wide[::2], inputs)
         self.v = TileScratch(code, plan.block, plan.inChannels)
         self.m = TileScratch(code, plan.block, plan.width)
         self.totals = code.scratch("f32", plan.rows * plan.width)
-        blocks = ceil(plan.tiles / plan.block)
-        span, sweep = code.task % self.spans, code.task // self.spans
-        firstPanel, lastPanel = sweep * panels // self.sweeps, (sweep + 1) * panels // self.sweeps
-        with code.loop(span * blocks // self.spans, (span + 1) * blocks // self.spans, unroll=1) as block:
+        span, sweep = code.task % spans, code.task // spans
+        firstPanel, lastPanel = sweep * panels // sweeps, (sweep + 1) * panels // sweeps
+        with code.loop(span * blocks // spans, (span + 1) * blocks // spans, unroll=1) as block:
             begin = block * plan.block
-            count = code.min(plan.tiles - begin, plan.block)
+            count = code.min(tiles - begin, plan.block)
             with code.loop(0, count, unroll=1) as tile:
                 self.reader.tile(*self.positionOf(begin + tile), self.v, tile)
             with code.loop(firstPanel, lastPanel, unroll=1) as panel:

@@ -7,7 +7,7 @@ end these are transformed to gradients of 3x3 filters. Partial sums are added in
 
 from __future__ import annotations
 
-from math import ceil
+from math import ceil, prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from puregraph.ops.convolution.native.geometry import Geometry
@@ -87,10 +87,11 @@ def weightGradient(
     def write(code: IRBuilder) -> None:
         WinogradWeightWriter(code, g, plan, gradPixel, xPixel).write()
 
-    to = dW if plan.parts == 1 else workspace
-    key = f"winograddw {g} {plan} {gradPixel} {xPixel}"
-    calls = [KernelCall(f"conv dW {g.text}", key, write, {"g": grad, "x": x, "to": to}, tasks)]
-    if plan.parts > 1:
+    isSplit = plan.parts > 1
+    slots = {"g": grad, "x": x, "to": workspace if isSplit else dW, "tiles": prod(tilesOf(g)), "parts": plan.parts}
+    key = f"winograddw {g._replace(n=0)} {plan._replace(parts=0)} {isSplit} {gradPixel} {xPixel}"
+    calls = [KernelCall(f"conv dW {g.text}", key, write, slots, tasks)]
+    if isSplit:
         calls.append(addParts(f"sum dW {g.text}", workspace, dW, g.o * g.c * TAPS, plan.parts))
     return calls
 
@@ -106,8 +107,9 @@ class WinogradWeightWriter:
     def write(self) -> None:
         code, g, plan, (_, high, wide) = self.code, self.geometry, self.plan, self.geometry.axes
         grad, x, to = code.pointer("g", "f32"), code.pointer("x", "f32"), code.pointer("to", "f32")
+        tiles, parts = code.integer("tiles"), code.integer("parts")
         blocks = g.c // plan.block
-        part, task = code.task % plan.parts, code.task // plan.parts
+        part, task = code.task % parts, code.task // parts
         c, o = task % blocks * plan.block, task // blocks * plan.width
         self.v, self.m = TileScratch(code, TILES, plan.block), TileScratch(code, TILES, plan.width)
         self.sums = TileScratch(code, plan.block, plan.width)
@@ -118,10 +120,9 @@ class WinogradWeightWriter:
         back = TileReader(code, grad, self.gradPixel, plan.width, (high.count, 0), (wide.count, 0), outputsBack)
         with code.loop(0, POSITIONS * self.sums.pitch, self.lanes, unroll=1) as i:
             self.sums.memory.store(i, code.constant(0, IRType("f32", self.lanes)))
-        n, rows, columns = tilesOf(g)
-        tiles = n * rows * columns
-        last = (part + 1) * tiles // plan.parts
-        with code.loop(part * tiles // plan.parts, last, TILES, unroll=1) as begin:
+        _, rows, columns = tilesOf(g)
+        last = (part + 1) * tiles // parts
+        with code.loop(part * tiles // parts, last, TILES, unroll=1) as begin:
             count = code.min(last - begin, TILES)
             with code.loop(0, count, unroll=1) as i:
                 tile = begin + i

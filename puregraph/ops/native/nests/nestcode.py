@@ -16,6 +16,8 @@ from functools import partial
 from math import isqrt, prod
 from typing import Any
 
+import numpy as np
+
 from puregraph.ops.formula import Formula
 from puregraph.ops.formula.loopnest import (
     INTEGERS,
@@ -104,13 +106,40 @@ def rowBlock(nest: LoopNest, axes: frozenset[int]) -> int:
     return rowsPerTask(prod(nest.space) // max(length, 1), length)
 
 
+def scaled(shape: ReducedNest) -> dict[str, tuple[Formula, float]]:
+    """For each line that is a name times or over a number, such as a mean: the line with a factor, and the factor.
+
+    Such numbers often follow from sizes, so they are arguments. In float32 a division is a product, see `emit.quick`.
+    Lines that are reduced keep their numbers: a sum of products is computed by fma.
+    """
+    reduced = {x.of for _, x in shape.nest.lines if isinstance(x, Reduce)}
+    lines: dict[str, tuple[Formula, float]] = {}
+    for name, line in shape.nest.lines:
+        if isinstance(line, Reduce) or name in reduced or shape.nest.kind not in ("f32", "f64"):
+            continue
+        op, args = line.term.op, line.term.args
+        if op not in ("*", "/") or args[0].op != "name" or args[1].op != "number":
+            continue
+        value = float(args[1].value)
+        if not 2.0**-100 < abs(value) < 2.0**100:
+            continue
+        if op == "/" and shape.nest.kind == "f32":
+            op, value = "*", 1 / value
+        of = args[0].value
+        lines[name] = Formula(f"{of} {op} {of}Factor"), value
+    return lines
+
+
 def keyOf(shape: ReducedNest) -> str:
-    """The key of a nest's code, as text: everything but sizes, strides and addresses."""
+    """The key of a nest's code, as text: everything but sizes, strides, factors and addresses."""
     operands = [
         (k, o.kind, tuple(1 if s == 1 and a == shape.inner else bool(s) * 2 for a, s in enumerate(o.strides)))
         for k, o in shape.operands.items()
     ]
-    lines = [(n, x if isinstance(x, Reduce) else str(x)) for n, x in shape.nest.lines]
+    factors = scaled(shape)
+    lines = [
+        (n, x if isinstance(x, Reduce) else str(factors[n][0] if n in factors else x)) for n, x in shape.nest.lines
+    ]
     text = [(n, (x.how, x.of, sorted(x.axes)) if isinstance(x, Reduce) else x) for n, x in lines]
     ragged = shape.nest.ragged and shape.nest.ragged[0]
     return repr(
@@ -125,9 +154,15 @@ def slotsOf(shape: ReducedNest) -> dict[str, Any]:
         slots[k] = o.what
         slots |= {f"{k}_{a}": s for a, s in enumerate(o.strides) if s and not (s == 1 and a == shape.inner)}
     slots |= {f"n_{a}": n for a, n in enumerate(shape.nest.space)}
+    slots |= {f"factor_{n}": bitsOf(factor) for n, (_, factor) in scaled(shape).items()}
     if shape.nest.ragged:
         slots["whole"] = shape.nest.ragged[1]
     return slots
+
+
+def bitsOf(value: float) -> int:
+    """The bits of a float64 as an integer, for a slot."""
+    return int(np.float64(value).view(np.int64))
 
 
 class NestCode:
@@ -145,6 +180,10 @@ class NestCode:
                     self.strides[k, a] = 1 if s == 1 and a == shape.inner else code.integer(f"{k}_{a}")
         self.extents = [code.integer(f"n_{a}") for a in range(len(self.nest.space))]
         self.whole = code.integer("whole") if self.nest.ragged else None
+        self.scaled = {
+            n: (line, code.convert(code.slot(f"factor_{n}", "f64"), self.nest.kind))
+            for n, (line, _) in scaled(shape).items()
+        }
 
     def offset(self, operand: str, indices: Mapping[int, IRValue]) -> IRValue | int:
         """The offset of an element from the operand's start."""
@@ -261,6 +300,9 @@ class Scope:
         if isinstance(line, Reduce):
             raise ValueError(f"{name} is wanted before it is complete")
         values = {n: self.get(n) for n in line.names}
+        if name in writer.scaled:
+            line, factor = writer.scaled[name]
+            values |= {n: factor for n in line.names if n not in values}
         return emit.emitIntegers(code, line, values, kind) if kind in INTEGERS else emit.emit(code, line, values, kind)
 
     def joined(self, reduction: Reduce, total: IRValue, start: IRValue | None = None) -> IRValue:
