@@ -14,6 +14,7 @@ from puregraph.compile.trace.withcost import withCost
 from puregraph.core.arguments import Bytes, Flag, ModuleLike, Optimizers, Types, optional, takes
 from puregraph.core.errors import GraphError, GraphWarning, need, plural
 from puregraph.core.errors.userwarning import warnUser
+from puregraph.core.machinememory import memoryBytes
 from puregraph.graph import Graph
 from puregraph.graph.module import shapesOf
 
@@ -21,17 +22,21 @@ if TYPE_CHECKING:
     from puregraph.optimizers.optimizer import Optimizer
 
 SOON = 4  # this many shapes are compiled at first use, later ones when they come a second time
-MAX_KEPT_PROGRAMS = 32  # maximum number of programs kept
-UNUSED = 16 * MAX_KEPT_PROGRAMS  # a program unused for this many batches may be replaced
+KEPT_SHARE = 16  # programs take at most one part in this many of the machine's memory, beside their arena
+MIN_KEPT_BYTES = 256 << 20  # but this much on any machine
+MAX_GPU_PROGRAMS = 32  # maximum number of programs kept on a GPU, where each has kernels and graphs for its sizes
+UNUSED = 512  # a program unused for this many batches may be replaced
 KNOWN = 4096  # maximum number of shapes whose uses are counted
 
 
 class Programs:
     """The programs of one graph by shapes and dtypes; all of them share one arena.
 
-    After the first few shapes, a shape is compiled only when it comes a second time. Once MAX_KEPT_PROGRAMS programs
-    are kept, other shapes run eagerly until a program has been unused for long: compiling shapes again and again as
-    they alternate would take longer than running them. A warning says so once. `check` checks the shapes first.
+    A training step on a CPU is compiled for each shape at first use: kernels are shared, and it runs eagerly many times
+    slower. Of other steps only the first few shapes are, later ones when they come a second time. Once programs fill
+    the memory that is theirs, other shapes run eagerly until a program has been unused for long: compiling shapes again
+    and again as they alternate would take longer than running them. A warning says so once. `check` checks the shapes
+    first.
     """
 
     def __init__(self, graph: Graph, check: Callable[[list[Any]], None] | None = None):
@@ -66,17 +71,30 @@ class Programs:
             if len(self.seen) >= KNOWN:
                 self.seen.clear()
             self.seen[key] += 1
-            if self.seen[key] == 1 and len(self.kept) >= SOON:
+            if self.seen[key] == 1 and len(self.kept) >= SOON and not self.compilesNew(options):
                 return None
             if self.check is not None:
                 self.check(shapes)
-            if len(self.kept) >= MAX_KEPT_PROGRAMS and not self.evictOldest():
+            if self.isFull and not self.evictOldest():
                 return None
             with self.around(shapes):
                 program = self.kept[key] = Program(self.graph, shapes, dtypes, workspace=self.workspace, **options)
         self.kept.move_to_end(key)
         self.used[key] = self.count
         return program
+
+    def compilesNew(self, options: dict[str, Any]) -> bool:
+        """True if a step is compiled for shapes at first use: for training, with kernels that sizes share."""
+        last = next(reversed(self.kept.values()))
+        return options.get("grads") is not None and last.executable is not None and not last.isAhead
+
+    @property
+    def isFull(self) -> bool:
+        """True if no more programs fit: on a CPU into their memory, on a GPU into their number."""
+        if self.kept and next(reversed(self.kept.values())).isAhead:
+            return len(self.kept) >= MAX_GPU_PROGRAMS
+        size = sum(program.bytesBeside for program in self.kept.values())
+        return size >= max(MIN_KEPT_BYTES, memoryBytes() // KEPT_SHARE)
 
     def evictOldest(self) -> bool:
         """Drop the least recently used program if it has been unused for long; warn the first time none is."""
@@ -87,7 +105,7 @@ class Programs:
         if not self.hasWarned:
             self.hasWarned = True
             warnUser(
-                f"{self.graph.title()}: its inputs come in more than {MAX_KEPT_PROGRAMS} shapes, for which programs "
+                f"{self.graph.title()}: its inputs come in more than {len(self.kept)} shapes, for which programs "
                 "are kept; batches of others run eagerly, which is slower. Pad them to fewer shapes, or sort them by "
                 "length",
                 GraphWarning,

@@ -51,6 +51,9 @@ MADE = (
 )  # attributes that a copy builds again
 
 
+CALL_BYTES = 8 << 10  # memory of a compiled call with its values and arguments, measured
+
+
 class Program:
     """A compiled step of a graph for inputs of given shapes; `graph.compile` makes one.
 
@@ -330,6 +333,15 @@ class Program:
     def bytes(self) -> int:
         """The size of the arena: the memory of a run besides inputs, outputs, parameters and states."""
         return self.plan.bytes if self.partitioned is None else self.partitioned.bytes
+
+    @property
+    def bytesBeside(self) -> int:
+        """An estimate of the memory that a program takes beside the arena: its calls, and weights that it packs."""
+        if self.executable is None:
+            return CALL_BYTES
+        packed = self.executable.schedule.packedWeights
+        calls = len(self.executable.schedule.calls) * CALL_BYTES
+        return calls + (0 if packed is None else sum(value.nbytes for value in packed.values.values()))
 
     @property
     def plan(self) -> MemoryPlan:

@@ -6,12 +6,21 @@ import warnings
 import numpy as np
 import pytest
 
-from puregraph import Calculator, Linear, Relu, Sequential
+from puregraph import SGD, Calculator, CrossEntropy, Linear, Relu, Sequential, Trainer
 from puregraph.compile import Programs
+from puregraph.compile.program import Program
 from puregraph.core.errors import GraphWarning
 
 MODULE = sys.modules[Programs.__module__]  # a function has its name
-MOST = MODULE.MAX_KEPT_PROGRAMS
+MOST = 32
+
+
+@pytest.fixture(autouse=True)
+def narrow(monkeypatch):
+    """Memory for MOST programs."""
+    monkeypatch.setattr(Program, "bytesBeside", 1)
+    monkeypatch.setattr(MODULE, "MIN_KEPT_BYTES", MOST)
+    monkeypatch.setattr(MODULE, "memoryBytes", lambda: 0)
 
 
 @pytest.fixture
@@ -67,3 +76,17 @@ def test_what_is_known_of_shapes_is_bounded(monkeypatch, built):
     for x in batches(1, 300):
         programs.get([x])
     assert len(programs.seen) <= 50 and len(built) == 4
+
+
+def test_training_steps_are_compiled_for_each_shape_at_first_use_and_stay(monkeypatch, rng):
+    monkeypatch.undo()
+    data = [(rng.standard_normal((n, 3), np.float32), rng.integers(0, 2, n)) for n in range(1, 61)]
+    trainer = Trainer(Sequential(Linear(3, 2), Relu(), Linear(2, 2)), CrossEntropy(), SGD(), progress=None)
+    objective, passes = trainer.objective, []
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for epoch in (1, 2):
+            trainer.train(data, epochs=epoch)
+            passes.append(list(objective.programs.kept.values()))
+    assert len(passes[0]) == 60 and set(map(id, passes[0])) == set(map(id, passes[1]))
+    assert len({id(p.executable.memory.arena) for p in passes[1]}) == 1
