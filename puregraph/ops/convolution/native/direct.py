@@ -54,6 +54,13 @@ class DirectConvolution(NamedTuple):
         return self.n * self.lines[0].count * self.lines[1].count
 
     @property
+    def isRow(self) -> bool:
+        """True for one row without taps beside its pixels: the pixels of all samples, see `flattened`."""
+        length, unitAxis = self.lines[2].length, AxisMap(1, 1, 1, 0, 1, (0,), full=1)
+        row = AxisMap(length, length, 1, 0, 1, (0,), full=length)
+        return self.n == 1 and length > 0 and self.lines == (unitAxis, unitAxis, row)
+
+    @property
     def origin(self) -> int:
         """The flat index of the first output in its image."""
         deep, high, wide = self.lines
@@ -105,6 +112,13 @@ def flattened(of: DirectConvolution) -> DirectConvolution:
     length = of.n * prod(line.length for line in of.lines)
     unitAxis = AxisMap(1, 1, 1, 0, 1, (0,), full=1)
     return of._replace(n=1, lines=(unitAxis, unitAxis, AxisMap(length, length, 1, 0, 1, (0,), full=length)))
+
+
+def twoTiles(of: DirectConvolution) -> DirectConvolution:
+    """A convolution of one long row as one of at most two of its tiles, the last as short as its last: equal code."""
+    pixels, count = of.tile.pixels, of.lines[2].count
+    written = pixels * min(2, ceil(count / pixels)) - -count % pixels
+    return of._replace(lines=(*of.lines[:2], of.lines[2]._replace(length=written, count=written, full=written)))
 
 
 class TapRun(NamedTuple):
@@ -177,15 +191,16 @@ def directConvolution(
     spans, parts = of.spans(chunk), ceil(tiles / across)
     perSide = ceil(spans * parts / sides)
     slots = {"x": x, "b": packed, "skip": skip, "origin": of.origin, **epilogue.slots}
-    slots |= {"rows": of.rows, "chunk": chunk, "across": across, "parts": parts, "perSide": perSide}
+    slots |= {"rows": of.rows, "chunk": chunk, "across": across, "parts": parts, "perSide": perSide, "tiles": tiles}
     # the taps matter only for packing, so all phases of equal size share a kernel, and so do all numbers of samples
-    lines = [(*line._replace(taps=(), start=0), len(line.taps)) for line in of.lines]
-    stored = (chunk, across) if of.isCopied or t.block < of.inChannels else ()
-    split = (*stored, together, sides, parts > 1)
-    key = f"correlate {of._replace(n=0, lines=())} {lines} {xPixel} {t} {split} {epilogue.key}"
+    one = twoTiles(of) if of.isRow else of
+    lines = [(*line._replace(taps=(), start=0), len(line.taps)) for line in one.lines]
+    split = DirectSplit(chunk, across, together, sides, parts > 1)
+    stored = split if of.isCopied or t.block < of.inChannels else split._replace(chunk=0, across=0)
+    key = f"correlate {of._replace(n=0, lines=())} {lines} {xPixel} {t} {stored} {epilogue.key}"
 
     def write(code: IRBuilder) -> None:
-        DirectWriter(code, of, t, xPixel, epilogue, chunk, across, together, sides).write()
+        DirectWriter(code, one, t, xPixel, epilogue, split).write()
 
     return KernelCall(name, key, write, slots, sides * sweeps * perSide)
 
@@ -195,6 +210,16 @@ def sidesOf(of: DirectConvolution) -> int:
     thread keeps the same part of the images in its cache for all steps."""
     outChannels = of.rows * of.lines[2].count * (of.inChannels + of.outChannels) * of.groups
     return SIDES if of.packed <= SHARED * outChannels and not of.isCopied else 1
+
+
+class DirectSplit(NamedTuple):
+    """The split of the outputs into tasks: rows, tiles of a row and panels of each; see `sidesOf`."""
+
+    chunk: int
+    across: int
+    together: int
+    sides: int
+    isParted: bool  # rows of tiles are split
 
 
 class DirectWriter:
@@ -207,23 +232,20 @@ class DirectWriter:
         t: RegisterTile,
         xPixel: int,
         epilogue: EpilogueSpec,
-        chunk: int,
-        across: int,
-        together: int,
-        sides: int,
+        split: DirectSplit,
     ):
         self.code, self.of, self.tile, self.pixel, self.epilogue = code, of, t, xPixel, epilogue
         self.xPixel = xPixel
-        self.chunk, self.across, self.together, self.sides = chunk, across, together, sides
+        self.split, self.panels = split, ceil(of.outChannels / t.width)
         self.blocks = of.inChannels // t.block
         self.starts = [sum(t.vectors[:v]) for v in range(len(t.vectors))]
         self.inner = of.lines
         if of.isCopied:
             _, high, wide = of.lines
-            self.strip = paddedRows(chunk, high, wide, of.inChannels)
+            self.strip = paddedRows(split.chunk, high, wide, of.inChannels)
             sizes = len(of.lines[0].taps), self.strip.high, self.strip.wide
             deep, high, wide = (line._replace(length=size, first=0) for line, size in zip(of.lines, sizes))
-            self.inner = deep._replace(stride=0, step=1), high._replace(count=chunk), wide
+            self.inner = deep._replace(stride=0, step=1), high._replace(count=split.chunk), wide
             self.xPixel = of.inChannels
 
     def copy(self, plane: IRValue, first: IRValue) -> None:
@@ -250,32 +272,37 @@ class DirectWriter:
         skip, self.origin = code.integer("skip"), code.integer("origin")
         self.epilogue.open(code)
         rows, chunk, across, parts, perSide = map(code.integer, ("rows", "chunk", "across", "parts", "perSide"))
-        tiles = ceil(of.lines[2].count / t.pixels)
-        panels = of.groups * of.panels
-        sweeps = ceil(panels / self.together)
+        tiles, split = code.integer("tiles"), self.split
+        panels = of.groups * self.panels
+        sweeps = ceil(panels / split.together)
         self.kinds = tapRuns(self.inner[2], t.pixels)
+        self.kindStarts: list[IRValue | int] = [kind.start for kind in self.kinds]
+        if of.isRow and len(self.kinds) > 1:
+            self.kindStarts[-1] = tiles - 1
         if self.blocks > 1:
-            self.sums = code.scratch(of.real, self.chunk * self.across * t.pixels * t.width)
+            self.sums = code.scratch(of.real, split.chunk * split.across * t.pixels * t.width)
         if self.isLong:
             self.totals = code.scratch(of.real, t.pixels * t.width)
         self.perRow, task = across, code.task
         sweep = task // perSide % sweeps
-        index = task % perSide + (task // (perSide * sweeps) * perSide if self.sides > 1 else 0)
-        part, span = (index % parts, index // parts) if tiles > self.across else (code.i64(0), index)
+        index = task % perSide + (task // (perSide * sweeps) * perSide if split.sides > 1 else 0)
+        part, span = (index % parts, index // parts) if split.isParted else (code.i64(0), index)
         if of.isCopied:
-            spans = ceil(of.lines[1].count / self.chunk)
+            spans = ceil(of.lines[1].count / split.chunk)
             plane, span = span // spans, span % spans
-            self.firstRow = plane * of.lines[1].count + span * self.chunk
-            lastRow = code.min(self.firstRow + self.chunk, (plane + 1) * of.lines[1].count)
-            self.copy(plane, span * self.chunk)
+            self.firstRow = plane * of.lines[1].count + span * split.chunk
+            lastRow = code.min(self.firstRow + split.chunk, (plane + 1) * of.lines[1].count)
+            self.copy(plane, span * split.chunk)
         else:
             self.firstRow = span * chunk
             lastRow = code.min(self.firstRow + chunk, rows)
         self.firstTile = part * across
         self.lastTile = code.min(self.firstTile + across, tiles)
-        firstPanel = sweep * self.together
-        with code.loop(firstPanel, code.min(firstPanel + self.together, panels), unroll=1) as panel:
-            group, o = (panel // of.panels, (panel % of.panels) * t.width) if of.groups > 1 else (None, panel * t.width)
+        firstPanel = sweep * split.together
+        with code.loop(firstPanel, code.min(firstPanel + split.together, panels), unroll=1) as panel:
+            group, o = (None, panel * t.width)
+            if of.groups > 1:
+                group, o = panel // self.panels, panel % self.panels * t.width
             self.column = o if group is None else group * of.outChannels + o
             self.masks = [
                 code.mask(of.outChannels - o - start, width) if of.outChannels % t.width else None
@@ -333,9 +360,9 @@ class DirectWriter:
     def ofKind(self, i: IRValue, values: list[IRValue]) -> IRValue:
         """The value for the run that contains tile i."""
         selected = values[0]
-        for kind, before, value in zip(self.kinds[1:], values, values[1:]):
+        for start, before, value in zip(self.kindStarts[1:], values, values[1:]):
             if value.name != before.name:
-                selected = self.code.select(i >= kind.start, value, selected)
+                selected = self.code.select(i >= start, value, selected)
         return selected
 
     def taps(self, limits: tuple[IRValue, IRValue] | None) -> AbstractContextManager:
@@ -436,7 +463,7 @@ class DirectWriter:
                 self.put(sums, self.kept(i))
         with code.when(self.block == self.blocks - 1) if self.blocks > 1 else SingleIteration(code):
             for pixels in (range(skip), range(skip, len(sums))):
-                with code.when(i < self.kinds[-1].start) if pixels.start < skip else SingleIteration(code):
+                with code.when(i < self.kindStarts[-1]) if pixels.start < skip else SingleIteration(code):
                     for p in pixels:
                         row = self.out + (a + p) * wide.skip
                         for start, mask, variable in zip(self.starts, self.masks, sums[p]):
