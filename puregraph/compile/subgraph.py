@@ -17,6 +17,7 @@ from puregraph.graph.inference import Inferred, inferShapes
 from puregraph.graph.module import Module
 from puregraph.graph.steps import GraphStep, Steps
 from puregraph.ops.ir.strides import storedOrder
+from puregraph.ops.kernel import usePrograms
 
 
 class StepsGraph(Graph):
@@ -89,7 +90,11 @@ class Subgraph:
         self.runs += 1
         if program is None:
             self.eager += 1
-        results = self.eagerGraph(inputs) if program is None else program.run(*there)
+        if program is None:
+            with usePrograms():
+                results = self.eagerGraph(inputs)
+        else:
+            results = program.run(*there)
         for n, y in zip(self.outputs, [results] if len(self.outputs) == 1 else results, strict=True):
             values[n] = y
 

@@ -69,9 +69,11 @@ def declaring(what: str) -> Callable[[Kernel, Any], Kernel]:
 
 
 class Allowed(threading.local):
-    """The switch for fast CPU implementations; one per thread."""
+    """Switches of this thread: for fast CPU implementations, and for programs inside a rule, which only a rule that a
+    compiled step calls may run."""
 
     fast = True
+    programs = False
 
 
 allowed = Allowed()
@@ -195,9 +197,19 @@ def compositeKernel(reference: Callable[..., Any]) -> CompositeKernel:
 
 def useFast(wanted: bool) -> ExitStack:
     """Allow or forbid fast CPU implementations in this thread; with `with useFast(False):` until the block ends."""
+    return switched("fast", wanted)
+
+
+def usePrograms() -> ExitStack:
+    """Allow programs inside rules in this thread, until the block ends."""
+    return switched("programs", True)
+
+
+def switched(name: str, value: bool) -> ExitStack:
+    """Set a switch of this thread, until the block ends."""
     undo = ExitStack()
-    undo.callback(setattr, allowed, "fast", allowed.fast)
-    allowed.fast = wanted
+    undo.callback(setattr, allowed, name, getattr(allowed, name))
+    setattr(allowed, name, value)
     return undo
 
 

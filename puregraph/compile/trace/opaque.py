@@ -15,6 +15,7 @@ from puregraph.core.hooks import HOOKS
 from puregraph.graph.steps import GraphStep
 from puregraph.ops.ir.strides import contiguous, like
 from puregraph.ops.ir.value import Value
+from puregraph.ops.kernel import usePrograms
 
 if TYPE_CHECKING:
     from puregraph.graph.module import Module
@@ -65,7 +66,8 @@ class OpaqueRule:
         copies = list(arguments)
         for i in self.states:
             copies[i] = copies[i].copy()
-        result = self.rule(*copies)
+        with usePrograms():
+            result = self.rule(*copies)
         return (*(result if type(result) is tuple else (result,)), *(copies[i] for i in self.states))
 
 

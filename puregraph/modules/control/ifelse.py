@@ -16,6 +16,7 @@ from puregraph.graph.pointwise import Pointwise
 from puregraph.modules.arithmetic import Add
 from puregraph.modules.control.innerpass import (
     _InnerPass,
+    _InnerPrograms,
     agreed,
     backThrough,
     checkInside,
@@ -23,6 +24,7 @@ from puregraph.modules.control.innerpass import (
     filledIn,
     isTraced,
     outside,
+    programOutputs,
     shapesInside,
     writtenStates,
 )
@@ -50,6 +52,7 @@ class If(GraphHolder):
         super().__init__({key: graph for key, graph in graphs.items() if graph is not None}, name)
         self.then, self.otherwise, self.misfit = then, otherwise, misfit
         self.first = then or otherwise
+        self.programs = _InnerPrograms()
         counts = [(len(g.inputs), len(g.outputs)) for g in self.held.values()]
         need(counts and counts[0] == counts[-1], "two graphs of as many inputs and outputs", counts)
 
@@ -129,6 +132,9 @@ class If(GraphHolder):
 
     def updateData(self, condition, *arguments):
         graph, count = self.branch(condition), len(self.first.inputs)
+        outs = programOutputs(self, graph, arguments[:count], arguments[count:])
+        if outs is not None:
+            return (*outs, _InnerPass(graph, None, {}))
         stored = dict(zip(self.ruleNames, arguments[count:]))
         before = writtenStates(self, stored)
         values = self.run(graph, arguments[:count], stored)
@@ -143,8 +149,8 @@ class If(GraphHolder):
     def updateGrad(self, grad, condition, *arguments, needs):
         names, count, ran = self.ruleNames, len(self.first.inputs), arguments[-1]
         inputs, stored = arguments[:count], dict(zip(names, arguments[count:]))
-        values = ran.runs[0]
-        if isTraced((*inputs, *stored.values())):
+        values = None if ran.runs is None else ran.runs[0]
+        if values is None or isTraced((*inputs, *stored.values())):
             values = self.run(ran.graph, inputs, {**stored, **{k: x.copy() for k, x in ran.before.items()}})
         wanted = frozenset(id(getattr(self, name)) for name, need in zip(names, needs[1 + count :]) if need)
         grads = grad if len(self.outputNames) > 1 else [grad]

@@ -9,12 +9,14 @@ from puregraph.core.tracer import tracerOf
 from puregraph.graph.graphholder import GraphHolder
 from puregraph.modules.control.innerpass import (
     _InnerPass,
+    _InnerPrograms,
     backThrough,
     checkInside,
     dtypesInside,
     filledIn,
     isTraced,
     outside,
+    programOutputs,
     shapesInside,
     writtenStates,
 )
@@ -38,6 +40,7 @@ class _RepeatedGraph(GraphHolder):
     def __init__(self, body, carried, name=None):
         super().__init__({"body": body}, name)
         self.body, self.carried = body, carried
+        self.programs = _InnerPrograms()
         wanted = f"a body of at least {self.answers + carried} outputs, with one that is given"
         need(len(body.outputs) >= max(self.answers + carried, self.answers + 1), wanted, len(body.outputs))
 
@@ -122,8 +125,10 @@ class _RepeatedGraph(GraphHolder):
             if not starts and times is None:
                 checkInside(self.body, runInputs)
             starts.append((runInputs, writtenStates(self, stored)))
-            values = steps.run(runInputs, numbers)
-            outs = [values[n] for n in steps.outputs]
+            outs = programOutputs(self, self.body, runInputs, stored.values())
+            if outs is None:
+                values = steps.run(runInputs, numbers)
+                outs = [values[n] for n in steps.outputs]
             carried = outs[self.answers : self.answers + self.carried]
             rows.append(outs[self.answers + self.carried :])
         return starts, carried, rows
