@@ -1,15 +1,18 @@
 """Elements taken by index: Gather, GatherElements, GatherND."""
 
+from contextlib import contextmanager
+from math import prod
+
 import numpy as np
 
 from puregraph.core.arguments import Flag, Size, Whole
 from puregraph.core.dim import Dim
 from puregraph.core.errors import DataError, need
-from puregraph.core.hostrule import onHost
 from puregraph.core.shape import normalAxis, valueOf
 from puregraph.core.tracer import arrayLike
 from puregraph.graph.module import Module
 from puregraph.ops.gather import reference as scatter
+from puregraph.ops.gather.alongaxis import pointIndex, putAlong, readAlong
 
 
 class Gather(Module):
@@ -77,18 +80,6 @@ class Gather(Module):
         yield cls(axis=1, fromEnd=True), [(2, 3), (4,)]
 
 
-def positive(index, size, what):
-    """Return the indices with negative ones, which count from the end, made positive.
-
-    Raises    DataError for one that is out of range
-    """
-    if index.dtype.kind not in "iu":
-        raise DataError(f"{what}: wanted whole numbers as indices, got {index.dtype}; convert with .astype('int64')")
-    if index.size and ((index < -size).any() or (index >= size).any()):
-        raise DataError(f"{what}: wanted indices from {-size} to {size - 1}, got {index.min()} to {index.max()}")
-    return np.where(index < 0, index + size, index)
-
-
 def fromStart(index, size):
     """Return the indices with negative ones, which count from the end, made positive; invalid ones stay invalid."""
     if index.dtype.kind not in "i":
@@ -97,23 +88,51 @@ def fromStart(index, size):
     return np.where(index < 0, below, index)
 
 
+def integers(index, what):
+    """The index itself.
+
+    Raises    DataError unless it is of integers
+    """
+    if index.dtype.kind not in "iu":
+        raise DataError(f"{what}: wanted whole numbers as indices, got {index.dtype}; convert with .astype('int64')")
+    return index
+
+
+@contextmanager
+def refusing(what):
+    """Raise DataError, naming the module, for an index that a kernel refuses."""
+    try:
+        yield
+    except IndexError as error:
+        raise DataError(f"{what}: {error}") from None
+
+
+def pointRows(x, index, batch):
+    """x as (first axes, elements that points name, others), and the index of points as one along its axis 1."""
+    count = batch + index.shape[-1]
+    flat = pointIndex(index, x.shape[batch:count])
+    before, rows, after = (prod(x.shape[:batch]), prod(x.shape[batch:count]), prod(x.shape[count:]))
+    points = prod(index.shape[batch:-1])
+    spread = np.broadcast_to(flat.reshape(before, points, 1), (before, points, after))
+    return x.reshape(before, rows, after), spread, 1
+
+
 class _Gathered(Module):
-    """Base class of modules that index x with `key`; elements read several times get the sum of the gradients."""
+    """Base class of modules that read x along an axis; elements read several times get the sum of the gradients."""
 
     reads = ("index",)
     keepsDtype = True
     indices = ("index",)
     flopsPerElement = 0
 
-    @onHost
     def updateData(self, x, index):
-        return x[self.key(x, index)]
+        with refusing(type(self).__name__):
+            rows, along, axis = self.arranged(x, integers(index, type(self).__name__))
+            return readAlong(rows, along, axis).reshape(self.dataShapeFrom(x.shape, index.shape))
 
-    @onHost
     def updateGrad(self, grad, x, index, y):
-        gx = np.zeros_like(grad, shape=x.shape)
-        np.add.at(gx, self.key(x, index), grad)
-        return gx, None
+        rows, along, axis = self.arranged(np.zeros_like(grad, shape=x.shape), index)
+        return putAlong(rows, along, grad.reshape(along.shape), axis, "add").reshape(x.shape), None
 
 
 class GatherElements(_Gathered):
@@ -134,9 +153,8 @@ class GatherElements(_Gathered):
         need(fits, f"an index of rank {len(x)}, no longer than x but along axis {axis}", [x, index])
         return index
 
-    def key(self, x, index):
-        """The index of the elements in x."""
-        return elementKey(x, index, self.axis, "GatherElements")
+    def arranged(self, x, index):
+        return x, index, self.axis
 
     def sample(self, rng, x, index):
         need(x[self.axis], "an element to take", x)
@@ -146,13 +164,6 @@ class GatherElements(_Gathered):
     def examples(cls):
         yield cls(), [(3, 2), (4, 2)]
         yield cls(axis=1), [(2, 3), (2, 2)]
-
-
-def elementKey(x, index, axis, what):
-    """Return numpy's index into x that takes one element for each element of `index` along an axis."""
-    axis = normalAxis(axis, x.ndim)
-    grid = np.ogrid[tuple(slice(n) for n in index.shape)] if index.ndim else []
-    return tuple(positive(index, x.shape[i], what) if i == axis else grid[i] for i in range(x.ndim))
 
 
 class GatherND(_Gathered):
@@ -178,9 +189,8 @@ class GatherND(_Gathered):
         )
         return (*index[:-1], *x[b + index[-1] :])
 
-    def key(self, x, index):
-        """The index of the elements in x."""
-        return pointKey(x, index, self.batch, "GatherND")
+    def arranged(self, x, index):
+        return pointRows(x, index, self.batch)
 
     def sample(self, rng, x, index):
         most = min(x[self.batch : self.batch + index[-1]])
@@ -192,14 +202,6 @@ class GatherND(_Gathered):
         yield cls(), [(3, 2), (4, 1)]
         yield cls(), [(3, 2, 2), (2, 3, 2)]
         yield cls(batch=1), [(2, 3, 2), (2, 2, 1)]
-
-
-def pointKey(x, index, batch, what):
-    """Return numpy's index into x for the points in the rows of `index`, after the first `batch` axes."""
-    count, around = index.shape[-1], index.shape[:-1]
-    grid = [np.arange(around[i]).reshape(tuple(-1 if j == i else 1 for j in range(len(around)))) for i in range(batch)]
-    parts = [positive(index[..., k], x.shape[batch + k], what) for k in range(count)]
-    return (*grid, *parts)
 
 
 class ReverseSequence(Module):

@@ -1,21 +1,20 @@
 """Scattering: write updates by index into a copy of x, replacing, adding, multiplying, or taking extremes."""
 
-import numpy as np
-
 from puregraph.core.arguments import Whole, choice
-from puregraph.core.base.widen import asResultType, divided
+from puregraph.core.base.widen import asResultType
 from puregraph.core.dim import Dim
 from puregraph.core.errors import need
-from puregraph.core.hostrule import onHost
 from puregraph.core.shape import normalAxis
 from puregraph.graph.module import Module
-from puregraph.modules.gathering import elementKey, pointKey
+from puregraph.modules.gathering import integers, pointRows, refusing
+from puregraph.ops.gather.alongaxis import putAlong
+from puregraph.ops.gather.derivatives import putAlongRule
 
-KINDS = {"none": None, "add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
+KINDS = {"none": "set", "add": "add", "mul": "multiply", "max": "maximum", "min": "minimum"}
 
 
 class _Scatter(Module):
-    """Base class: y = x, with `updates` written at `key`; updates with equal keys are applied in their order."""
+    """Base class: y = x, with `updates` written along an axis; those for one element are applied in their order."""
 
     reads = ("x", "index", "updates")
     keepsDtype = True
@@ -26,57 +25,18 @@ class _Scatter(Module):
         self.reduction = reduction
         self.isDiscrete = False
 
-    @onHost
     def updateData(self, x, index, updates):
         x, updates = asResultType(x, updates)
-        y, key = x.copy(), self.key(x, index)
-        kind = KINDS[self.reduction]
-        if kind is None:
-            y[key] = updates
-        else:
-            kind.at(y, key, updates)
-        return y
+        with refusing(type(self).__name__):
+            rows, along, axis = self.arranged(x, integers(index, type(self).__name__))
+            return putAlong(rows, along, updates.reshape(along.shape), axis, KINDS[self.reduction]).reshape(x.shape)
 
-    @onHost
     def updateGrad(self, grad, x, index, updates, y):
-        key = self.key(x, index)
-        if self.reduction == "add":
-            return grad, None, grad[key]
-        if self.reduction == "mul":
-            return productGrad(grad, x, key, updates)
-        if self.reduction != "none":
-            return extremeGrad(grad, x, key, updates, self.updateData(x, index, updates))
-        order = np.arange(updates.size).reshape(updates.shape)
-        last = np.full(x.shape, -1)
-        last[key] = order
-        return (
-            np.where(last < 0, grad, 0).astype(grad.dtype, copy=False),
-            None,
-            np.where(last[key] == order, grad[key], 0).astype(grad.dtype, copy=False),
-        )
-
-
-def productGrad(grad, x, key, updates):
-    """Return gradients of factors: the product of the others, from the count of zeros and the product of the rest."""
-    zeros, nonzero = (x == 0).astype(np.int64), np.where(x == 0, x.dtype.type(1), x)
-    np.add.at(zeros, key, (updates == 0).astype(np.int64))
-    np.multiply.at(nonzero, key, np.where(updates == 0, x.dtype.type(1), updates))
-
-    def others(factor, zeros, nonzero):
-        isZero = factor == 0
-        return np.where(zeros == isZero, nonzero / np.where(isZero, factor.dtype.type(1), factor), factor.dtype.type(0))
-
-    return grad * others(x, zeros, nonzero), None, grad[key] * others(updates, zeros[key], nonzero[key])
-
-
-def extremeGrad(grad, x, key, updates, y):
-    """Return gradients: all elements and updates that equal the result share the gradient evenly."""
-    isKept, isTaken = x == y, updates == y[key]
-    count = isKept.astype(np.int64)
-    np.add.at(count, key, isTaken.astype(np.int64))
-    share = divided(grad, np.maximum(count, np.int64(1)))  # the count is 0 where y is NaN
-    nothing = grad.dtype.type(0)
-    return np.where(isKept, share, nothing), None, np.where(isTaken, share[key], nothing)
+        x, updates = asResultType(x, updates)
+        rows, along, axis = self.arranged(x, index)
+        arguments = (rows, along, updates.reshape(along.shape), axis, KINDS[self.reduction])
+        dx, _, dupdates = putAlongRule(grad.reshape(rows.shape), None, *arguments)
+        return dx.reshape(x.shape), None, dupdates.reshape(updates.shape)
 
 
 class ScatterElements(_Scatter):
@@ -102,9 +62,8 @@ class ScatterElements(_Scatter):
         need(index == updates and fits, wanted, [x, index, updates])
         return x
 
-    def key(self, x, index):
-        """The index of the updates in x."""
-        return elementKey(x, index, self.axis, "ScatterElements")
+    def arranged(self, x, index):
+        return x, index, self.axis
 
     def sample(self, rng, x, index, updates):
         need(x[self.axis], "an element to update", x)
@@ -139,9 +98,9 @@ class ScatterND(_Scatter):
         need(updates == wanted, f"updates of shape {wanted}", updates)
         return x
 
-    def key(self, x, index):
-        """The index of the updates in x."""
-        return pointKey(x, index, 0, "ScatterND")
+    def arranged(self, x, index):
+        rows, along, _ = pointRows(x, index, 0)
+        return rows[0], along[0], 0
 
     def sample(self, rng, x, index, updates):
         need(min(x[: index[-1]]), "an element to update", x)

@@ -8,7 +8,7 @@ from puregraph.core.errors import need
 from puregraph.core.shape import givenNumber, normalAxis, product, sizesOf
 from puregraph.core.tracer import arrayLike
 from puregraph.graph.module import Module
-from puregraph.ops.gather.writes import addAlong
+from puregraph.ops.gather.alongaxis import addAlong
 from puregraph.ops.order.reference import sortAlong
 
 

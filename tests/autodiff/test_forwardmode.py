@@ -408,7 +408,7 @@ def test_a_function_of_arrays_has_a_tangent(name, rng):
 def test_every_kernel_that_floats_go_through_has_a_tangent():
     library = {found for name, found in registry.items() if name.startswith("puregraph.ops.")}
     rest = {found.__name__ for found in library if jvpOf(found) is None and not isinstance(found, CompositeKernel)}
-    of = {"alive", "classIndex", "firstIndex", "normal", "uniform"}  # whole numbers
+    of = {"alive", "classIndex", "firstIndex", "normal", "uniform", "wrapIndex"}  # whole numbers
     assert rest == of | {"norm", "fractions"}  # for optimizers, and what only looks
 
 

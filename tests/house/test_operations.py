@@ -26,6 +26,7 @@ OWN = "part of a cost or module whose own gradient rule is tested"
 LACKS = {
     **dict.fromkeys([("alive", "gradient"), ("alive", "tangent")], "gives bools"),
     **dict.fromkeys([("classIndex", "gradient"), ("classIndex", "tangent")], "gives integers"),
+    **dict.fromkeys([("wrapIndex", "gradient"), ("wrapIndex", "tangent")], "gives integers"),
     **dict.fromkeys([("firstIndex", "gradient"), ("firstIndex", "tangent")], "gives integers"),
     **dict.fromkeys([("firstIndex", "native"), ("firstIndex", "CUDA")], "a formula and a reduction, which are fused"),
     **dict.fromkeys([("uniform", "gradient"), ("uniform", "tangent")], "reads no floats"),

@@ -95,17 +95,8 @@ SIZED = {modules.Constant, modules.Weight, modules.Full, modules.NonZero, module
 # whose rules loop over the data, or call what numpy alone has: no forward mode, no second derivative, no per-sample rule
 FIRSTORDER = {
     *(modules.AffineGrid, modules.Col2Im, modules.Dequantize, modules.Determinant, modules.DFT),
-    *(modules.GatherElements, modules.GatherND, modules.GridSample, modules.Loop, modules.NonMaxSuppression),
-    *(
-        modules.Prod,
-        modules.ReduceAlong,
-        modules.Resize,
-        modules.RoiAlign,
-        modules.RoiPool,
-        modules.Scan,
-        modules.ScatterElements,
-    ),
-    *(modules.ScatterND, modules.TensorScatter, modules.Trilu),
+    *(modules.GridSample, modules.Loop, modules.NonMaxSuppression, modules.TensorScatter, modules.Trilu),
+    *(modules.Prod, modules.ReduceAlong, modules.Resize, modules.RoiAlign, modules.RoiPool, modules.Scan),
 }
 # whose gradient is another one than that of the values, on purpose: see test_derived, test_softmax
 STRAIGHT = {modules.FakeQuantise, modules.GumbelSoftMax, modules.SpectralNorm, modules.StopGradient}
@@ -120,9 +111,9 @@ NOTTWICE = {e for e in EXAMPLES if e[0] in ONCE} | {(modules.Pad, 11)}
 # modules some of whose steps numpy computes: loops over the data, integers, and functions without a lowering
 ONNUMPY = set(
     """
-    AdaptiveMaxPool BitCast BitShift Bitwise Col2Im DFT Lovasz LovaszHinge MaxPoolNd
-    Orthogonal Pad Determinant GatherElements GatherND GridSample If MaxUnpool
-    Multinomial PRelu Prod RandomLike ReduceAlong Resize ReverseSequence RoiAlign RoiPool Scan ScatterElements ScatterND TensorScatter
+    AdaptiveMaxPool BitCast BitShift Bitwise Col2Im DFT MaxPoolNd
+    Orthogonal Pad Determinant GridSample If MaxUnpool
+    Multinomial PRelu Prod RandomLike ReduceAlong Resize ReverseSequence RoiAlign RoiPool Scan TensorScatter
     """.split()
 )
 

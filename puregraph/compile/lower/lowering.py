@@ -35,6 +35,7 @@ class NativeCall(NamedTuple):
     `inlined`    calls of earlier steps that it computes again
     `results`    number of results; the values after them are scratch memory
     `checks`     the Bounds of inputs to check before a run
+    `faults`     the flags to check after it, which kernels set if an index is out of range
     `over`       the indices of arguments that a result of the same layout may overwrite: each element is read only
                  to compute the same element of the result
     """
@@ -46,6 +47,7 @@ class NativeCall(NamedTuple):
     over: tuple[int, ...] = ()
     checks: tuple[Bounds, ...] = ()
     inlined: Sequence[Call] = ()
+    faults: tuple[np.ndarray, ...] = ()
 
 
 def lower(schedule: Schedule) -> Schedule:
@@ -136,7 +138,8 @@ class Lowering:
         inlined: Sequence[Call] = (),
     ) -> Call:
         name = "; ".join(dict.fromkeys(w.name for w in done))
-        native = NativeCall(name, done, calls, len(makes), tuple(over), tuple(workspace.checks), inlined)
+        checks, faults = tuple(workspace.checks), tuple(workspace.faults)
+        native = NativeCall(name, done, calls, len(makes), tuple(over), checks, inlined, faults)
         return Call(native, tuple(reads), {}, [*makes, *workspace.extra], "native", calls[-1].origin, True)
 
     # Products and kernels -------------------------------------------------------------------------------------------

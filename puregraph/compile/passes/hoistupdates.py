@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from puregraph.compile.lower.registry import isLowered
+from puregraph.ops.ir.bounds import canBeBounded, isProved
 from puregraph.ops.ir.value import Call
 from puregraph.ops.operation import declared
 
@@ -22,10 +23,12 @@ def hoistUpdates(schedule: Schedule) -> Schedule:
     """
     calls = schedule.calls
     start = next((i for i, call in enumerate(calls) if call.origin.phase == "backward"), len(calls))
+    checked = {rangeOf(call) for call in calls[:start]}
     start = start if any(map(canFail, calls[:start])) else 0
     for i, call in enumerate(calls):
         if i > start and call.kind.isHost and call.origin.phase == "update" and call.arguments:
-            if call.arguments[0] is None and not any(map(canFail, calls[start:i])):
+            rest = [c for c in calls[start:i] if canFail(c) and not (start and rangeOf(c) in checked - {None})]
+            if call.arguments[0] is None and not rest:
                 early = Call(call.function, (None,), {}, [], "host", call.origin)
                 calls = [*calls[:start], early, *calls[start:i], *calls[i + 1 :]]
                 large = bytesOfUpdates(calls)
@@ -67,5 +70,20 @@ def updatedSoon(calls: list[Call], start: int) -> list[Call]:
 
 def canFail(call: Call) -> bool:
     """True if a call may raise when it runs."""
-    isKnown = isLowered(call.function) or declared(call.function, "bounds") is not None
+    rule = declared(call.function, "bounds")
+    if rule is not None:
+        index, low, limit, *_ = rule(*call.arguments, **call.options)
+        maker = index.root.call
+        isChecked = maker is not None and declared(maker.function, "bounds") is not None
+        return not (isChecked or canBeBounded(index) or isProved(index, low, limit))
+    isKnown = isLowered(call.function)
     return call.kind.isOpaque or call.kind.isHost or (call.kind.isRegistered and not call.kind.isExact and not isKnown)
+
+
+def rangeOf(call: Call) -> tuple[int, int, int] | None:
+    """The indices that a call checks, and their range; None if it checks none."""
+    rule = declared(call.function, "bounds")
+    if rule is None:
+        return None
+    index, low, limit, *_ = rule(*call.arguments, **call.options)
+    return index.root.number, low, limit

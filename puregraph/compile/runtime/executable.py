@@ -14,7 +14,7 @@ from puregraph.compile.memory.planner import Buffer, MemoryPlan
 from puregraph.compile.runtime.bind import Bound, Running, bound
 from puregraph.compile.runtime.buffers import Buffers, Workspace
 from puregraph.compile.runtime.concurrent import concurrentSteps
-from puregraph.compile.runtime.guards import InputGuard
+from puregraph.compile.runtime.guards import IndexGuard, InputGuard
 from puregraph.compile.runtime.inputs import stepInputs
 from puregraph.compile.runtime.observer import StepObserver
 from puregraph.compile.runtime.segment import Segment
@@ -76,7 +76,9 @@ class Executable:
             isOne = self.observer is not None or i in ends or call is calls[-1]
             if waiting and (not (call.kind.isNative or call.kind.isView) or isOne):
                 self.segments.append(self.segmentOf(concurrentSteps(waiting, self.memory)))
-                self.parts[-1].steps += self.observed(i, waiting[0], [Bound(waiting[0], self.segments[-1], [], {})])
+                run = Bound(waiting[0], self.segments[-1], [], {})
+                guards = [Bound(c, IndexGuard(c.function.faults), [], {}) for c in waiting if c.function.faults]
+                self.parts[-1].steps += self.observed(i, waiting[0], [run, *guards])
                 waiting = []
             if call.kind.isHost:
                 self.addHost(i, call)

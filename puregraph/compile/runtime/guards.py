@@ -1,4 +1,4 @@
-"""Guards: checks of integer inputs by native code, before a step begins."""
+"""Guards: checks of integers by native code: of inputs before a step begins, of others as it runs."""
 
 from __future__ import annotations
 
@@ -40,3 +40,17 @@ class InputGuard:
         if isOut:
             self.outOfBounds.value = 0
         return bool(isOut)
+
+
+class IndexGuard:
+    """Raises IndexError, when called, if native code has set one of the flags for an index out of range."""
+
+    def __init__(self, flags: Iterable[np.ndarray]):
+        self.flags = tuple(flags)
+        self.values = [ctypes.c_int64.from_buffer(flag.data) for flag in self.flags]
+
+    def __call__(self) -> None:
+        for value in self.values:
+            if value.value:
+                value.value = 0
+                raise IndexError("an index is out of range")

@@ -7,9 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from puregraph.core.base.widen import divided
+from puregraph.core.tracer import arrayLike
+from puregraph.ops.gather.alongaxis import addAlong, putAlong, readAlong
 from puregraph.ops.gather.writes import movedBack, putAt, setAt
 from puregraph.ops.operation import op
 from puregraph.ops.reduction.reference import fit
+from puregraph.ops.tangents import alone
 
 if TYPE_CHECKING:
     from puregraph.core.protocols import AnyArray
@@ -36,7 +40,72 @@ def takeRule(g, y, a, indices, axis=None):
     return putAt(g, (slice(None),) * (axis % a.ndim) + (indices,), a.shape)
 
 
-op(np.take_along_axis, np.repeat, np.diagonal).declare(moves=0)
+op(np.repeat, np.diagonal).declare(moves=0)
+
+
+@op(np.take_along_axis).adjoint
+def takeAlongRule(g, y, arr, indices, axis=-1):
+    """Add the gradient to the elements that were read; either array may be broadcast along other axes."""
+    if axis is None:
+        return addAlong(g, indices, 0, arr.size).reshape(arr.shape)
+    return fit(addAlong(g, indices, axis, arr.shape[axis]), arr)
+
+
+@op(putAlong).vjp
+def putAlongRule(g, y, x, index, updates, axis, kind="set"):
+    """Each element's gradient times the derivative by what made it: x, or an update."""
+    ofX, ofUpdates, count = partials(x, index, updates, axis, kind)
+    g = g if count is None else divided(g, count)
+    return weighted(g, ofX), None, weighted(readAlong(g, index, axis), ofUpdates)
+
+
+@op(putAlong).jvp
+def putAlongTangent(function, values, tangents, options):
+    """The sum of the tangents of x and the updates, each times its derivative."""
+    alone(function, tangents, 0, 2)
+    x, index, updates, axis, kind = named(*values, **options)
+    ofX, ofUpdates, count = partials(x, index, updates, axis, kind)
+    start, more = [np.zeros_like(a) if t is None else t for a, t in zip((x, updates), (tangents[0], tangents[2]))]
+    t = putAlong(weighted(start, ofX), index, weighted(more, ofUpdates), axis, "add")
+    return function(*values, **options), t if count is None else divided(t, count)
+
+
+def named(x, index, updates, axis, kind="set"):
+    """The arguments of a call, with the kind if it was left out."""
+    return x, index, updates, axis, kind
+
+
+def partials(x, index, updates, axis, kind):
+    """The derivatives by x and by the updates, bool where they are 0 or 1 and None for 1; and what divides both.
+
+    The last of several updates is written. Elements and updates that equal an extreme share its gradient evenly.
+    """
+    if kind == "add":
+        return None, None, None
+    if kind == "set":
+        order = arrayLike(updates, np.arange(updates.size).reshape(updates.shape))
+        last = putAlong(np.full_like(x, -1, dtype=np.int64), index, order, axis)
+        return last < 0, readAlong(last, index, axis) == order, None
+    if kind == "multiply":
+        zeros = putAlong((x == 0).astype(np.int64), index, (updates == 0).astype(np.int64), axis, "add")
+        rest = putAlong(np.where(x == 0, 1, x), index, np.where(updates == 0, 1, updates), axis, kind)
+        zerosThere, restThere = readAlong(zeros, index, axis), readAlong(rest, index, axis)
+        return others(x, zeros, rest), others(updates, zerosThere, restThere), None
+    y = putAlong(x, index, updates, axis, kind)
+    isKept, isTaken = x == y, updates == readAlong(y, index, axis)
+    count = putAlong(isKept.astype(np.int64), index, isTaken.astype(np.int64), axis, "add")
+    return isKept, isTaken, np.maximum(count, np.int64(1))  # 0 where y is nan
+
+
+def others(factor, zeros, rest):
+    """The product of all other factors, from the count of zeros and the product of the rest."""
+    isZero = factor == 0
+    return np.where(zeros == isZero, rest / np.where(isZero, 1, factor), 0)
+
+
+def weighted(g, weight):
+    """g times a derivative."""
+    return g if weight is None else np.where(weight, g, 0) if weight.dtype == bool else g * weight
 
 
 @op(np.trace).adjoint

@@ -9,7 +9,8 @@ import numpy as np
 
 from puregraph.ops.formula import Formula
 from puregraph.ops.formula.loopnest import LoopNest, Operand
-from puregraph.ops.gather import native
+from puregraph.ops.gather import alonglines, native
+from puregraph.ops.gather.alongaxis import putAlong, takeAlong, wrapIndex
 from puregraph.ops.gather.labels import classIndex
 from puregraph.ops.gather.reference import gather, scatterAdd
 from puregraph.ops.gather.scatterfused import scatterAddFused
@@ -36,12 +37,17 @@ from puregraph.ops.random.reference import uniform
 if TYPE_CHECKING:
     from puregraph.compile.lower.workspace import LoweringWorkspace
 
-FAULT = np.zeros(1, np.int64)  # kernels write here for an index out of range, but indices are checked before they run
+ELEMENTS = {"float32": "f32", "float64": "f64", "int32": "i32", "int64": "i64"}
 
 
 def isIndex(value: object) -> bool:
+    """True if native code can read indices."""
+    return type(value) is Value and 0 not in value.shape and value.dtype == np.int64
+
+
+def isInputIndex(value: object) -> bool:
     """True if indices can be checked before a step: they are an input, or a view of one."""
-    return type(value) is Value and 0 not in value.shape and canBeBounded(value)
+    return type(value) is Value and isIndex(value) and canBeBounded(value)
 
 
 def indicesOf(value: Value, workspace: LoweringWorkspace) -> tuple[Any, int, list[KernelCall]]:
@@ -77,10 +83,10 @@ def lowerGather(call: Call, workspace: LoweringWorkspace) -> list[KernelCall] | 
     stride, width = rowLike(table, 1), math.prod(table.shape[1:])
     if stride is None:
         return None
-    workspace.check(Bounds(index, -1, table.shape[0]))
     where, step, before = indicesOf(index, workspace)
+    fault = workspace.faultOf(index, -1, table.shape[0])
     kind = KINDS[y.dtype.itemsize]
-    return [*before, *native.gather(table, stride, table.shape[0], where, index.size, y, width, FAULT, step, kind)]
+    return [*before, *native.gather(table, stride, table.shape[0], where, index.size, y, width, fault, step, kind)]
 
 
 @op(scatterAdd).lower
@@ -93,11 +99,11 @@ def lowerScatterAdd(call: Call, epilogue: Any, workspace: LoweringWorkspace) -> 
     stride = rowLike(grad, index.ndim)
     if stride is None:
         return None
-    workspace.check(Bounds(index, -1, rows))
     where, step, before = indicesOf(index, workspace)
+    sizes, fault = (rows, table.shape[1]), workspace.faultOf(index, -1, rows)
     return [
         *before,
-        *scatterAddFused(grad, stride, where, step, index.size, epilogue, rows, table.shape[1], FAULT, realOf(table)),
+        *scatterAddFused(grad, stride, where, step, index.size, epilogue, *sizes, fault, realOf(table)),
     ]
 
 
@@ -110,12 +116,12 @@ def lowerScatter(call: Call, workspace: LoweringWorkspace) -> list[KernelCall] |
     stride = rowLike(grad, index.ndim)
     if stride is None:
         return None
-    workspace.check(Bounds(index, -1, rows))
     where, step, before = indicesOf(index, workspace)
+    fault = workspace.faultOf(index, -1, rows)
     width = math.prod(table.shape[1:])
     return [
         *before,
-        *native.scatterAdd(grad, where, index.size, table, rows, width, FAULT, stride, step, realOf(table)),
+        *native.scatterAdd(grad, where, index.size, table, rows, width, fault, stride, step, realOf(table)),
     ]
 
 
@@ -131,13 +137,54 @@ def scatterTiling(call: Call) -> OutputTiling | None:
 op(scatterAdd).declare(tiling=scatterTiling, untiled=lowerScatter)
 
 
+@op(takeAlong).lower
+def lowerTake(call: Call, workspace: LoweringWorkspace) -> list[KernelCall] | None:
+    """y[i] = x[index[i]] along an axis; elements of any dtype, with any strides."""
+    x, index, axis = call.arguments
+    (y,) = call.outs
+    if not isIndex(index) or not canCopy(x, y):
+        return None
+    axis = axis % x.ndim
+    steps = alonglines.stepsOf(y.shape, [elementStrides(a) for a in (x, index, y)], axis)
+    n = x.shape[axis]
+    fault = workspace.faultOf(index, -n, n)
+    return alonglines.takeAlong(x, index, y, KINDS[y.dtype.itemsize], n, steps, fault)
+
+
+@op(putAlong).lower
+def lowerPut(call: Call, workspace: LoweringWorkspace) -> list[KernelCall] | None:
+    """A copy of x, then y[index[i]] of updates[i] along an axis; elements of any dtype are replaced."""
+    x, index, updates, axis, *rest = call.arguments
+    kind = rest[0] if rest else call.options.get("kind", "set")
+    (y,) = call.outs
+    element = KINDS.get(y.dtype.itemsize) if kind == "set" else ELEMENTS.get(y.dtype.name)
+    if not isIndex(index) or not canCopy(x, y) or not canCopy(y, updates) or element is None:
+        return None
+    axis = axis % x.ndim
+    steps = alonglines.stepsOf(index.shape, [elementStrides(a) for a in (y, index, updates)], axis)
+    n = x.shape[axis]
+    fault = workspace.faultOf(index, -n, n)
+    start = copies(x, y, x.shape, elementStrides(x), elementStrides(y), x.dtype.itemsize)
+    return [*start, *alonglines.putAlong(y, index, updates, kind, element, n, steps, fault)]
+
+
+@op(wrapIndex).lower
+def lowerWrap(call: Call, workspace: LoweringWorkspace) -> list[KernelCall] | None:
+    """Indices counted from the start."""
+    (index, n), (y,) = call.arguments, call.outs
+    if not isIndex(index) or not isRowMajor(y):
+        return None
+    where, step, before = indicesOf(index, workspace)
+    return [*before, *alonglines.wrapIndex(where, step, y, index.size, n, workspace.faultOf(index, -n, n))]
+
+
 @op(classIndex).lower
 def lowerClassIndex(call: Call, workspace: LoweringWorkspace) -> list[KernelCall] | None:
     """The labels, with -1 for ignored ones."""
     labels, classes, *optional = call.arguments
     ignored = optional[0] if optional else call.options.get("ignored")
     (index,) = call.outs
-    if not isIndex(labels) or not isRowMajor(labels) or not isRowMajor(index) or index.dtype != np.int64:
+    if not isInputIndex(labels) or not isRowMajor(labels) or not isRowMajor(index) or index.dtype != np.int64:
         return None
     workspace.check(Bounds(labels, 0, classes, None if ignored is None else int(ignored)))
     line = Formula("x0") if ignored is None else Formula(f"where(x0 == {int(ignored)}, -1, x0)")

@@ -10,6 +10,7 @@ import numpy as np
 
 from puregraph.core.errors import GraphError
 from puregraph.core.tracer import arrayLike
+from puregraph.ops.gather.alongaxis import putAlong, takeAlong, wrapIndex
 from puregraph.ops.gather.labels import classIndex, fractions
 from puregraph.ops.gather.reference import addAt, gather, putClass, scatterAdd, takeClass
 from puregraph.ops.ir.value import Call, Value, put, valuesIn
@@ -213,7 +214,7 @@ def keptShape(key: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
     return np.broadcast_to(np.empty((), bool), shape)[key].shape
 
 
-@op(np.take_along_axis).onnx
+@op(takeAlong, np.take_along_axis).onnx
 def alongAxis(writer: RuleWriter, call: Call) -> str:
     """GatherElements."""
     x, index, *rest = call.arguments
@@ -222,6 +223,24 @@ def alongAxis(writer: RuleWriter, call: Call) -> str:
     name = writer.name(index, np.int64)
     name = name if lead == tuple(index.shape) else writer.op("Expand", name, writer.whole(*lead))
     return writer.op("GatherElements", writer.name(x), name, axis=axis or None)
+
+
+REDUCTIONS = {"set": "none", "add": ADDED, "multiply": "mul", "minimum": "min", "maximum": "max"}
+
+
+@op(putAlong).onnx
+def writtenAlong(writer: RuleWriter, call: Call) -> str:
+    """ScatterElements."""
+    x, index, updates, axis, *rest = call.arguments
+    kind = rest[0] if rest else call.options.get("kind", "set")
+    names = (writer.name(x), writer.name(index, np.int64), writer.name(updates))
+    return writer.op("ScatterElements", *names, axis=axis % x.ndim or None, reduction=REDUCTIONS[kind])
+
+
+@op(wrapIndex).words
+def fromStart(index: Any, n: int) -> AnyArray:
+    """Indices counted from the start."""
+    return np.where(index < 0, index + n, index)
 
 
 @op(np.take).onnx

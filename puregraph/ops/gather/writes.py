@@ -11,7 +11,7 @@ import numpy as np
 from puregraph.core.accumulate import combine, isArray
 from puregraph.core.device import isDeviceArray
 from puregraph.core.tracer import HANDED, dataOf, tracerOf
-from puregraph.ops.gather.reference import addAt, scatterAdd
+from puregraph.ops.gather.reference import scatterAdd
 
 if TYPE_CHECKING:
     from puregraph.core.protocols import AnyArray
@@ -59,17 +59,6 @@ def setAt(x: Any, key: Any, new: Any) -> Any:
     y = x.copy()
     y[key] = new
     return y
-
-
-def addAlong(g: Any, index: Any, axis: int, n: int) -> AnyArray:
-    """dx[index[i]] += g[i] along an axis of length n, on zeros: the adjoint of np.take_along_axis.
-
-    Shapes    g, index (..., count, ...) -> dx (..., n, ...)
-    """
-    g, index = np.moveaxis(g, axis, -1), np.moveaxis(index, axis, -1)
-    rows = (g.size // max(g.shape[-1], 1), g.shape[-1])
-    dx = addAt(g.reshape(rows), index.reshape(rows).astype(np.int32), n)
-    return np.moveaxis(dx.reshape((*g.shape[:-1], n)), -1, axis)
 
 
 def movedBack(

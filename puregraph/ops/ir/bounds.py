@@ -59,6 +59,12 @@ def canBeBounded(value: Value) -> bool:
     return value.dtype == np.int64 and value.root.role == "input" and len(axesOf(value)) <= inputchecks.AXES
 
 
+def isProved(value: Value, low: int, limit: int) -> bool:
+    """True if integers are known to be in range ahead of a step: they are a constant, or a view of one."""
+    root = value.root
+    return root.role == "constant" and Bounds(root, low, limit).holds(np.asarray(root.source))
+
+
 def canBeChecked(value: Value) -> bool:
     """True if the fractions of an input can be checked before a step."""
     return value.dtype in (np.float32, np.float64) and 0 not in value.shape

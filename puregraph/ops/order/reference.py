@@ -11,7 +11,7 @@ from puregraph.core.shape import normalAxis
 from puregraph.ops.cuda.nests.axes import axesOf
 from puregraph.ops.cuda.runtime.launch import THREADS, WAVE, Launch, Scratch, gridFor, stridesOf
 from puregraph.ops.cuda.runtime.preprocess import defined, read, stored
-from puregraph.ops.gather.writes import addAlong
+from puregraph.ops.gather.alongaxis import addAlong
 from puregraph.ops.kernel import kernel
 
 SHARED = 2048  # elements of a line that a block sorts in shared memory

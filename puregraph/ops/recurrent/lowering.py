@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from puregraph.ops.formula import Formula
 from puregraph.ops.formula.loopnest import LoopNest, Operand
-from puregraph.ops.gather.lowering import isIndex
+from puregraph.ops.gather.lowering import isInputIndex
 from puregraph.ops.ir.bounds import Bounds
 from puregraph.ops.ir.elementlayout import (
     allOf,
@@ -73,7 +73,7 @@ def lowerAlive(call: Call, workspace: LoweringWorkspace) -> list[KernelCall] | N
     """The mask of time steps before the end of each sequence."""
     lengths, count = call.arguments
     (y,) = call.outs
-    if not isIndex(lengths):
+    if not isInputIndex(lengths):
         return None
     workspace.check(Bounds(lengths, 0, count + 1))
     loads, stores = Operand("i64", lengths, (*elementStrides(lengths), 0)), Operand("bool", y, elementStrides(y))

@@ -13,7 +13,7 @@ import numpy as np
 from puregraph.core.base.widen import widened
 from puregraph.core.shape import normalAxis
 from puregraph.core.tracer import arrayLike
-from puregraph.ops.gather.writes import addAlong
+from puregraph.ops.gather.alongaxis import addAlong
 from puregraph.ops.operation import op
 from puregraph.ops.reduction.cumulate import cumulate, part, shifted
 from puregraph.ops.tangents import alone
