@@ -38,7 +38,7 @@ from puregraph.core.base.align import aligned  # noqa: E402
 from puregraph.ops.native.llvm import jit  # noqa: E402
 from puregraph.ops.native.llvm.kernelcall import EpilogueSpec  # noqa: E402
 from puregraph.ops.product.native.gemm import gemm, vectorsFor, worthPacking  # noqa: E402
-from puregraph.ops.product.native.pack import packed  # noqa: E402
+from puregraph.ops.product.native.packedmatrix import packed  # noqa: E402
 
 ROWS = (1, 2, 3, 4, 5, 8, 13, 16, 31, 64, 100, 128, 256, 512, 777, 1024, 2048)
 SIDES = (128, 256, 512, 1000, 2048, 4096)

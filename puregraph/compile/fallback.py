@@ -11,6 +11,7 @@ from puregraph.core.errors import FormulaError, GraphWarning, PuregraphError, pl
 from puregraph.core.errors.userwarning import warnUser
 from puregraph.graph.steps import GraphStep
 from puregraph.ops.ir.value import Call, CallOrigin
+from puregraph.ops.native.llvm import jit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,6 +38,15 @@ def warnOnce(graph: Graph, text: str) -> None:
     if text not in warned:
         warned.add(text)
         warnUser(text, GraphWarning)
+
+
+def noteHalves(graph: Graph) -> None:
+    """Warn, once for each graph, if this machine multiplies no bfloat16, so that the permission changes nothing."""
+    reason = jit.missing()
+    if reason is None and not jit.multipliesBfloat16():
+        reason = f"the processor ({jit.target().name}) has no AVX512-BF16"
+    if reason is not None:
+        warnOnce(graph, f'calcMode("bfloat16") changes nothing here: {reason}; steps calculate in float32')
 
 
 def nodesIn(error: Exception, graph: Graph) -> str:

@@ -12,7 +12,7 @@ from numpy.typing import DTypeLike
 from puregraph.compile.backend import GPU, NUMPY, backendFor
 from puregraph.compile.conform import adaptIntegers, conformed, followFloats
 from puregraph.compile.eager import eagerStep, inMode, runAfterFailure, trialRun
-from puregraph.compile.fallback import REPORT, isOwn, nodesIn, warnOnce
+from puregraph.compile.fallback import REPORT, isOwn, nodesIn, noteHalves, warnOnce
 from puregraph.compile.memory.planner import MemoryPlan
 from puregraph.compile.pipeline import schedule
 from puregraph.compile.report.steptable import table
@@ -129,6 +129,8 @@ class Program:
         with compiling(), inMode(self.modules, self.train), tidied():
             try:
                 self.backend = backendFor(self.graph, self.graph.dtype or real)
+                if self.backend is not GPU and any(m.precision == "bfloat16" for m in self.modules):
+                    noteHalves(self.graph)
                 schedule = self.schedule()
                 held, unread, reads = schedule.held, schedule.unread, schedule.reads
                 plan = self.backend.plan(schedule, self.budget)

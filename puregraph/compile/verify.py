@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,9 @@ from puregraph.compile.runtime.buffers import Buffers
 from puregraph.compile.runtime.guardbands import GuardBands, VerifyError, named, titleOf, written
 from puregraph.core.base.align import addressOf
 from puregraph.ops.ir.value import ARRAYS, Call, Value, changed
-from puregraph.ops.kernel import useFast
+from puregraph.ops.kernel import Halves, useFast
+from puregraph.ops.native.llvm.bfloatpairs import roundedToBfloat16
+from puregraph.ops.operation import declared
 
 if TYPE_CHECKING:
     from puregraph.core.protocols import AnyArray
@@ -161,15 +163,16 @@ class Verifier(GuardBands):
         results = [y for y in written(call) if y.number in made and last.get(y.number, -1) > number]
         if not results:
             return
-        single = self.evaluated(calls)
+        evaluated = partial(self.evaluated, calls, halves=any(work.halves for work in call.function.works))
+        single = evaluated()
         self.inner |= {n: x for n, x in single.items() if n in made}
         references = [single]
         isExact = all(c.kind.isExact for c in calls)
         if not isExact:
-            references.append(self.rounded(calls, single))
+            references.append(self.rounded(evaluated, single))
         wrong = self.wrongIn(results, references, isExact)
         if wrong is not None and not isExact:
-            references += [self.evaluated(calls, noise=np.random.default_rng(seed)) for seed in range(TRIES)]
+            references += [evaluated(noise=np.random.default_rng(seed)) for seed in range(TRIES)]
             wrong = self.wrongIn(results, references, isExact)
         if wrong is not None:
             y, position = wrong
@@ -184,22 +187,27 @@ class Verifier(GuardBands):
                 return y, first(wrong)
         return None
 
-    def rounded(self, calls: list[Call], single: dict[int, Any]) -> dict[int, Any]:
+    def rounded(self, evaluated: Callable[..., dict[int, Any]], single: dict[int, Any]) -> dict[int, Any]:
         """A second reference, whose distance from the first is an estimate of rounding errors: the values in float64.
 
         A float64 value itself is moved by the error of float32, scaled to its own precision.
         """
-        wide = self.evaluated(calls, np.float64)
+        wide = evaluated(np.float64)
         doubles = [number for number, x in single.items() if x.dtype == np.float64]
-        narrow = self.evaluated(calls, np.float32) if doubles else {}
+        narrow = evaluated(np.float32) if doubles else {}
         for number in doubles:
             with np.errstate(all="ignore"):
                 error = narrow[number] - single[number]
             wide[number] = single[number] + np.where(np.isfinite(error), error, 0) * (EPS64 / EPS32)
         return wide
 
-    def evaluated(self, calls: Iterable[Call], dtype: DTypeLike | None = None, noise: Any = None) -> dict[int, Any]:
-        """All values of some calls, computed by numpy from the shadows; optionally in another dtype, or perturbed."""
+    def evaluated(
+        self, calls: Iterable[Call], dtype: DTypeLike | None = None, noise: Any = None, halves: bool = False
+    ) -> dict[int, Any]:
+        """All values of some calls, computed by numpy from the shadows; optionally in another dtype, or perturbed.
+
+        With `halves`, what the calls multiply is rounded to bfloat16.
+        """
         computed: dict[int, Any] = {}
 
         def cast(x: AnyArray) -> AnyArray:
@@ -226,8 +234,12 @@ class Verifier(GuardBands):
                 return np.ones((), v.dtype)
             return (1 + noise.choice((-2.0, 0.0, 2.0), v.shape) * np.finfo(v.dtype).eps).astype(v.dtype)
 
-        def perturbed(v: Value) -> AnyArray:  # a sum is only as exact as its terms, even if it is small
-            return array(v) if v in outs else array(v) * factors(v)
+        def operand(v: Value) -> AnyArray:
+            x = array(v)
+            if v.number in multiplied:
+                x = roundedToBfloat16(np.asarray(x)).astype(x.dtype)
+            # a sum is only as exact as its terms, even if it is small
+            return x * factors(v) if isSum and v not in outs else x
 
         with np.errstate(all="ignore"), useFast(False):
             for call in calls:
@@ -237,7 +249,8 @@ class Verifier(GuardBands):
                 for y in outs:
                     computed[y.number] = cast(np.empty(y.shape, y.dtype))
                 isSum = noise is not None and (call.kind.isReduction or call.kind.isContraction)
-                for step in bound(call, perturbed if isSum else array, None):
+                multiplied = {v.number for v in factorsOf(call)} if halves else set()
+                for step in bound(call, operand, None):
                     step.function(*step.arguments, **step.options)
                 for y in outs if noise is not None and not call.kind.isExact else ():
                     computed[y.number] *= factors(y)
@@ -248,6 +261,14 @@ def operandsOf(call: Call) -> list[Value]:
     """The Values that a step reads, without scalars and objects."""
     byNumber = {v.number: v for v in call.values() if v is not None}
     return [v for v in byNumber.values() if v.role not in ("scalar", "object")]
+
+
+def factorsOf(call: Call) -> list[Value]:
+    """What a call multiplies: the operands of a product, or those that a Kernel declares."""
+    halves = declared(call.function, "halves")
+    if call.kind.isContraction:
+        return call.values()
+    return [v for v in halves.of(call.arguments) if isinstance(v, Value)] if isinstance(halves, Halves) else []
 
 
 def poison(array: np.ndarray) -> None:

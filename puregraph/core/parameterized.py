@@ -155,14 +155,15 @@ class Parameterized(Versioned):
         "bfloat16", "float16"  compiled steps on a GPU may store this module's results and their gradients in
                                16 bits, and multiply in 16 bits; parameters, their gradients, states, sums, costs
                                and checkpoints stay in float32
+        "bfloat16"             compiled steps on a CPU with AVX512-BF16 may multiply in 16 bits
         "tf32"                 compiled steps may round float32 factors to ten fraction bits
         "float32"              full precision; all parameters become float32
         np.float16, np.float32, np.float64, "float64", ml_dtypes.bfloat16
                                parameters and floating states get this dtype, wherever they are used; in a graph also
                                modules that declare a dtype of floats, such as an Input, or a Cast that is not wider
 
-        A precision is a permission: a CPU, or a graph that is not compiled, still computes in float32. Calling this on
-        a graph sets all its modules; set a single module afterwards to make an exception.
+        A precision is a permission: any other CPU, or a graph that is not compiled, still computes in float32. Calling
+        this on a graph sets all its modules; set a single module afterwards to make an exception.
 
         Raises    PuregraphError for anything else
         """

@@ -156,7 +156,7 @@ class Module(KeepsLastCall, KeepsInitArgs, Parameterized):
                 rule with one output of the first input's dtype, or a gradient like the output gradient
     `flopsPerElement`   arithmetic operations of a forward pass per element of the first input; None: `flopsFrom`
     `isTraining`    the mode: `trainMode()` and `evalMode()` set it
-    `precision` of compiled steps on a GPU: `calcMode()` sets it; it is not saved in checkpoints
+    `precision` of compiled steps: `calcMode()` sets it; it is not saved in checkpoints
     """
 
     reads: tuple[str, ...] | None = None

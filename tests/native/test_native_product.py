@@ -21,7 +21,7 @@ from puregraph.ops.product.native.blocking import ACCUMULATORS, DEPTH, PACKED_B,
 from puregraph.ops.product.native.gemm import BatchAxis, gemm
 from puregraph.ops.product.native.gemv import horizontalSums
 from puregraph.ops.product.native.microkernel import registers, tiles
-from puregraph.ops.product.native.pack import packed
+from puregraph.ops.product.native.packedmatrix import packed
 
 LANES = jit.lanes(4)
 CPUS = [(None, LANES), ("haswell", 8), ("x86-64", 4)] if LANES > 4 else [(None, 4)]

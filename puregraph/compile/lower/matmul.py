@@ -12,8 +12,9 @@ from puregraph.ops.ir.elementlayout import OutputTiling, collapsed, isReal, real
 from puregraph.ops.ir.value import Call
 from puregraph.ops.native.llvm import jit
 from puregraph.ops.native.llvm.kernelcall import KernelCall
-from puregraph.ops.product.native.gemm import BatchAxis, gemm, vectorsFor, worthPacking
-from puregraph.ops.product.native.pack import PackedMatrix, pack, packedSize
+from puregraph.ops.product.native.gemm import BatchAxis, gemm, vectorsFor, worthPacking, worthRounding
+from puregraph.ops.product.native.pack import PackedMatrix
+from puregraph.ops.product.native.packedmatrix import pack, packedSize
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -68,14 +69,18 @@ def productOf(call: Call, epilogue: EpilogueSpec, workspace: LoweringWorkspace) 
     lanes, real = jit.lanes(size), realOf(y)
     aStrides, bStrides = (aRow or 0, a.strides[-1] // size), (b.strides[-2] // size, b.strides[-1] // size)
     before: list[KernelCall] = []
+    halves = roundsFactors(call)
     if workspace.packedWeights is not None and b.root.role == "param" and not batch and worthPacking(m, n, k, lanes):
-        vectors = vectorsFor(m, n, k, aStrides, lanes, real)
+        halves = halves and worthRounding(m, n, k)
+        vectors = vectorsFor(m, n, k, aStrides, lanes, real, halves)
         packed, before = workspace.packed(
-            b, packedSize(n, k, vectors, lanes), lambda to: pack(b, n, k, bStrides, to, lanes, vectors, real)
+            b,
+            packedSize(n, k, vectors, lanes, halves),
+            lambda to: pack(b, n, k, bStrides, to, lanes, vectors, real, halves),
         )
         b = PackedMatrix(packed, k, n, vectors, lanes)
     scratch = partial(workspace, dtype=y.dtype)
-    options = (lanes, None, scratch, real, isTranspose(*call.arguments))
+    options = (lanes, None, scratch, real, isTranspose(*call.arguments), halves)
     return [*before, *gemm(a, b, epilogue, m, n, k, aStrides, bStrides, batch, *options)]
 
 
@@ -88,3 +93,8 @@ def isTranspose(a: Value, b: Value) -> bool:
 def layoutAlong(x: Value, axes: Iterable[int]) -> list[tuple[int, int]]:
     """The sizes and strides of some axes."""
     return [(x.shape[axis], x.strides[axis]) for axis in axes]
+
+
+def roundsFactors(call: Call) -> bool:
+    """True if a call may round its factors to bfloat16: its module allows it, and the CPU multiplies such numbers."""
+    return call.origin.precision == "bfloat16" and realOf(call.outs[0]) == "f32" and jit.multipliesBfloat16()

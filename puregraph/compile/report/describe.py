@@ -27,7 +27,7 @@ MAX_LISTED_ARGUMENTS = 8  # most arguments that are all listed
 TRANSPOSES = (np.transpose, np.swapaxes, np.moveaxis)
 NAMED = {np.flip: "flip", np.diagonal: "diagonal"}  # views that are shown by name
 ALONE = re.compile(r"(^|\(|, )\(([^()]+ @ [^()]+)\)(?=,|\)|$)")  # a product that needs no parentheses
-PREPARING = ("packweights", "pack", "copy")  # kernels that prepare operands of another one
+PREPARING = ("packweights", "packedmatrix", "copy")  # kernels that prepare operands of another one
 
 
 class StepText(NamedTuple):
@@ -245,11 +245,15 @@ def hosted(call: Call) -> str:
 
 
 def by(call: Call) -> str:
-    """The name of a step's kernel: the first that does more than prepare operands, with a + if there are more."""
+    """The name of a step's kernel: the first that does more than prepare operands, with a + if there are more.
+
+    "bf16" follows if it multiplies bfloat16.
+    """
     if isinstance(call.function, BucketStart) and call.function.buckets.device is not None:
         return "NCCL"
     if not call.kind.isNative:
         return "Python" if call.kind.isHost or call.kind.isOpaque else "numpy"
     names = dict.fromkeys(w.by for w in call.function.works)
     first, *others = [n for n in names if n not in PREPARING] or list(names) or ["nothing"]
-    return f"{first}+" if others else first
+    halves = " bf16" if any(w.halves for w in call.function.works) else ""
+    return f"{first}{'+' if others else ''}{halves}"

@@ -83,6 +83,11 @@ def lanes(itemsize: int) -> int:
     return target().bits // 8 // itemsize
 
 
+def multipliesBfloat16() -> bool:
+    """True if the CPU multiplies bfloat16 and sums float32 (AVX512-BF16); unknown, so False, of a CPU by its name."""
+    return "+avx512bf16" in target().features.split(",")
+
+
 def available() -> bool:
     """True if kernels can be compiled here."""
     return missing() is None

@@ -19,6 +19,7 @@ class KernelCall(NamedTuple):
     `write`  writes the code: its slots are those of `slots`, by name
     `slots`  the value of each slot: an array (or its placeholder until addresses are known), or an integer
     `tasks`  number of tasks; any thread may run any of them, and no two write to the same address
+    `halves` True if factors are rounded to bfloat16
     """
 
     name: str
@@ -26,6 +27,7 @@ class KernelCall(NamedTuple):
     write: Callable[[IRBuilder], None]
     slots: dict[str, Any]
     tasks: int
+    halves: bool = False
 
     @property
     def by(self) -> str:

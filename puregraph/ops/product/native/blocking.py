@@ -33,7 +33,7 @@ def capacity(count: int, real: str) -> int:
 
 
 class Blocking(NamedTuple):
-    """Strips and panels of a task, the block size along k, and the grid of tasks, down x across."""
+    """Strips and panels of a task, the steps of a block of k, and the grid of tasks, down x across."""
 
     tile: Microkernel
     strips: int
@@ -56,15 +56,25 @@ class GemmSizes(NamedTuple):
     vectors: int = 0  # vectors of the tile that b is packed for; 0: b is not packed
     real: str = "f32"
     isSymmetric: bool = False
+    halves: bool = False
+
+    @property
+    def group(self) -> int:
+        """The elements along k of a step of the microkernel."""
+        return 2 if self.halves else 1
+
+    @property
+    def steps(self) -> int:
+        return -(-self.k // self.group)
 
     @property
     def depth(self) -> int:
-        """The size of a block of k: all alike, in whole vectors."""
-        return max(1, -(-self.k // self.blocks // self.lanes)) * self.lanes
+        """The steps of a block of k: all alike, in whole vectors."""
+        return max(1, -(-self.steps // self.blocks // self.lanes)) * self.lanes
 
     @property
     def blocks(self) -> int:
-        return max(1, -(-self.k // DEPTH))
+        return max(1, -(-self.steps // DEPTH))
 
     def strips(self, tile: Microkernel) -> int:
         return -(-self.m // tile.rows)
@@ -82,7 +92,7 @@ def blockingFor(sizes: GemmSizes, threads: int) -> Blocking:
     """The blocking with the least estimated time."""
     if sizes.isSymmetric and threads > 1:
         threads *= TRIANGLE_TASKS
-    fit = [tile for tile in tiles(sizes.lanes, sizes.real) if sizes.vectors in (0, tile.vectors)]
+    fit = [tile for tile in tiles(sizes.lanes, sizes.real, sizes.halves) if sizes.vectors in (0, tile.vectors)]
     best = sorted(fit, key=lambda tile: (tileEstimate(sizes, tile), -tile.rows))[:CANDIDATE_TILES]
     blockings = (blocking for tile in best for blocking in candidates(sizes, tile, threads))
     return min(blockings, key=lambda blocking: estimate(sizes, blocking, threads))
@@ -120,17 +130,17 @@ def ceilDiv(count: int, size: int) -> int:
 
 
 def tileEstimate(sizes: GemmSizes, tile: Microkernel) -> float:
-    """The cost of all tiles, per k: microkernels, packing, and tile overheads."""
+    """The cost of all tiles, per step: microkernels, packing, and tile overheads."""
     strips, panels = sizes.strips(tile), sizes.panels(tile)
     copies = strips * stripTime(sizes, tile) * ceilDiv(sizes.n, TYPICAL_COLUMNS) + panelTime(sizes, tile) * panels
     return sizes.share(tile) * strips * (tile.rowCost(sizes.n) + panels * tileTime(sizes, tile)) + copies
 
 
 def estimate(sizes: GemmSizes, blocking: Blocking, threads: int) -> float:
-    """The cost of the thread with the most tasks, per k."""
+    """The cost of the thread with the most tasks, per step."""
     tile, high, wide = blocking.tile, blocking.strips, blocking.panels
     task = sizes.share(tile) * high * wide * (tile.rowCost(sizes.n) / sizes.panels(tile) + tileTime(sizes, tile))
-    task += high * stripTime(sizes, tile) + wide * panelTime(sizes, tile) + TASK_OVERHEAD / max(sizes.k, 1)
+    task += high * stripTime(sizes, tile) + wide * panelTime(sizes, tile) + TASK_OVERHEAD / max(sizes.steps, 1)
     tasks = ceilDiv(sizes.batch * blocking.down * blocking.across, threads)
     return tasks * task + REMOTE * remoteRows(sizes, blocking, tasks, threads)
 
@@ -142,11 +152,11 @@ def remoteRows(sizes: GemmSizes, blocking: Blocking, tasks: int, threads: int) -
 
 
 def stripTime(sizes: GemmSizes, tile: Microkernel) -> float:
-    """The cost of packing a strip of a, per k."""
+    """The cost of packing a strip of a, per step."""
     if sizes.aLayout == "columns":
-        return LINE_FETCH * cacheLines(tile)
+        return LINE_FETCH * cacheLines(tile) * sizes.group
     row, fixed = PACK_STRIP[sizes.aLayout]
-    return row * tile.rows + fixed
+    return row * tile.rows * sizes.group + fixed
 
 
 def cacheLines(tile: Microkernel) -> float:
@@ -157,12 +167,12 @@ def cacheLines(tile: Microkernel) -> float:
 
 
 def panelTime(sizes: GemmSizes, tile: Microkernel) -> float:
-    """The cost of packing a panel of b, per k: nothing for a single strip, which reads rows of b in place."""
-    isRead = sizes.bLayout == "rows" and sizes.m <= tile.rows
-    return 0.0 if isRead else tile.width * PACK_PANEL[sizes.bLayout]
+    """The cost of packing a panel of b, per step: nothing for a single strip, which reads rows of b in place."""
+    isRead = sizes.bLayout == "rows" and sizes.m <= tile.rows and not sizes.halves
+    return 0.0 if isRead else tile.width * PACK_PANEL[sizes.bLayout] * (1 if sizes.bLayout == "packed" else sizes.group)
 
 
 def tileTime(sizes: GemmSizes, tile: Microkernel) -> float:
-    """The cost to begin and end a tile, per k."""
+    """The cost to begin and end a tile, per step."""
     vector, fixed = TILE_OVERHEAD
-    return (vector * tile.rows * tile.vectors + fixed) / max(sizes.k, 1)
+    return (vector * tile.rows * tile.vectors + fixed) / max(sizes.steps, 1)

@@ -27,12 +27,14 @@ from puregraph.ops.product.native.pack import (
     stripStrides,
     withKnownStride,
 )
+from puregraph.ops.product.native.packpairs import copyPanelPairs, copyStripPairs
 from puregraph.ops.product.native.splitk import partialSums, reduceParts, splitSize
 
 if TYPE_CHECKING:
     from puregraph.ops.ir.value import Value
 
 FEW_ROWS = 8  # rows of a (or a third of the registers) up to which packing b does not pay off
+SHORT_K = 8  # the shortest k for which rounding to bfloat16 pays off
 
 
 class BatchAxis(NamedTuple):
@@ -58,12 +60,14 @@ def gemm(
     workspace: Callable[[int], Any] | None = None,
     real: str = "f32",
     isSymmetric: bool = False,
+    halves: bool = False,
 ) -> list[KernelCall]:
     """sums[m, n] = sum_k a[m, k] b[k, n], given to the epilogue row by row; b may be a `PackedMatrix`.
 
     `workspace(count)` gives memory for partial sums of split-k; without it, k is not split. The order of additions
     follows from the sizes, whatever the number of threads. If `isSymmetric`, b is a^T: only tiles that reach the
-    upper triangle are computed, and those below the diagonal are their transposes, with the same bits.
+    upper triangle are computed, and those below the diagonal are their transposes, with the same bits. With `halves`,
+    factors are rounded to bfloat16 if that is faster, as of a b that is packed so.
     """
     batchSizes = [axis.size for axis in batch]
     count = prod(batchSizes)
@@ -71,6 +75,7 @@ def gemm(
         return []
     threads = allThreads() if threads is None else threads
     isPacked = isinstance(b, PackedMatrix)
+    halves = halves and (isPacked or worthRounding(m, n, k))
     if not batch and not isPacked:
         narrow = narrowProduct(a, b, epilogue, m, n, k, aStrides, bStrides, lanes, threads, real)
         if narrow is not None:
@@ -80,22 +85,22 @@ def gemm(
     part = k if workspace is None or isPacked else splitSize(m, n, k, count, lanes, overSamples)
     parts = -(-k // part) if part < k else 1
     vectors = b.vectors if isPacked else 0
-    sizes = GemmSizes(m, n, part, count * parts, lanes, aLayout, bLayout, vectors, real, isSymmetric)
+    sizes = GemmSizes(m, n, part, count * parts, lanes, aLayout, bLayout, vectors, real, isSymmetric, halves)
     blocking = blockingFor(sizes, threads)
     tile = blocking.tile
     partials = workspace(count * parts * m * n) if workspace is not None and parts > 1 else None
     to = epilogue if partials is None else partialSums(partials, m, n, parts, batchSizes, real)
     remainder = tile.remainderVectors(n)
-    kernel = GemmSpec(
-        tile, aLayout, bLayout, len(batch), m <= tile.rows, part > DEPTH, parts > 1, remainder, to, isSymmetric
-    )
+    isSingle, isBlocked = m <= tile.rows, sizes.blocks > 1
+    kernel = GemmSpec(tile, aLayout, bLayout, len(batch), isSingle, isBlocked, parts > 1, remainder, to, isSymmetric)
     slots = {"a": a, "b": b.array if isPacked else b, "m": m, "n": n, "k": k, "part": part}
     slots |= {"aRow": aStrides[0], "aColumn": aStrides[1], "bRow": bStrides[0], "bColumn": bStrides[1]}
     slots |= {name: getattr(blocking, name) for name in ("strips", "panels", "depth", "down", "across")}
     for i, axis in enumerate(batch):
         slots |= {f"batch{i}": axis.size, f"aBatch{i}": axis.a, f"bBatch{i}": axis.b}
     tasks = blocking.down * blocking.across * count * parts
-    calls = [KernelCall(f"product {m}x{k}x{n}", kernel.key, kernel.write, slots | to.slots, tasks)]
+    name = f"product {m}x{k}x{n}{' in bfloat16' if halves else ''}"
+    calls = [KernelCall(name, kernel.key, kernel.write, slots | to.slots, tasks, halves)]
     if partials is not None:
         calls.append(reduceParts(partials, epilogue, m, n, parts, batchSizes, lanes, real))
     return calls
@@ -130,9 +135,16 @@ def worthPacking(m: int, n: int, k: int, lanes: int) -> bool:
     return m >= FEW_ROWS and n > 1 and k > 1 and splitSize(m, n, k, 1, lanes) == k
 
 
-def vectorsFor(m: int, n: int, k: int, aStrides: tuple[int, int], lanes: int, real: str = "f32") -> int:
+def worthRounding(m: int, n: int, k: int) -> bool:
+    """True if a product is faster in bfloat16, rounding of its factors included."""
+    return m > FEW_ROWS and n > 1 and k >= SHORT_K
+
+
+def vectorsFor(
+    m: int, n: int, k: int, aStrides: tuple[int, int], lanes: int, real: str = "f32", halves: bool = False
+) -> int:
     """The width in vectors of the panels of b[k, n], packed ahead for a product that is often computed."""
-    sizes = GemmSizes(m, n, k, 1, lanes, layoutOf(aStrides, (m, k)), "packed", 0, real)
+    sizes = GemmSizes(m, n, k, 1, lanes, layoutOf(aStrides, (m, k)), "packed", 0, real, halves)
     return blockingFor(sizes, allThreads()).tile.vectors
 
 
@@ -158,6 +170,11 @@ class GemmSpec(NamedTuple):
     def key(self) -> str:
         options = f"{self.isSingleStrip:d}{self.isBlocked:d}{self.isSplit:d}{self.isSymmetric:d}{self.remainder}"
         return f"product {self.tile.key} {self.aLayout} {self.bLayout} {self.axes} {options} {self.epilogue.key}"
+
+    @property
+    def readsRows(self) -> bool:
+        """True if the first strip reads rows of b in place."""
+        return self.bLayout == "rows" and not self.tile.halves
 
     def write(self, code: IRBuilder) -> None:
         """Write a task: one block of the result, of one product of the batch and one part of k."""
@@ -213,26 +230,28 @@ class GemmSpec(NamedTuple):
         """
         tile = self.tile
         atOnce = stripsAtOnce(self.aLayout)
-        strips = code.scratch(tile.real, atOnce * stripSize(tile))
+        strips = code.scratch(tile.factor, atOnce * stripSize(tile))
         size = DEPTH * tile.width
-        isInPlace = self.bLayout == "packed" or self.bLayout == "rows" and self.isSingleStrip
+        isInPlace = self.bLayout == "packed" or self.readsRows and self.isSingleStrip
         store = (
-            b.start
+            b.start.cast(tile.factor)
             if isInPlace
-            else code.scratch(tile.real, size if self.isSingleStrip else max(capacity(PACKED_B, tile.real), size))
+            else code.scratch(tile.factor, size if self.isSingleStrip else max(capacity(PACKED_B, tile.real), size))
         )
         sums = code.scratch(
             tile.real, max(capacity(ACCUMULATORS, tile.real), tile.size) if self.isBlocked else tile.size
         )
         mirrored = code.scratch(tile.real, tile.width * self.mirroredRows) if self.isSymmetric else sums
-        with code.loop(0, code.select(b.rows > 0, b.rows, 1), depth, unroll=1) as k:
-            count = code.min(depth, b.rows - k)
-            isLastBlock = k + depth >= b.rows
+        elements = depth * tile.group
+        with code.loop(0, code.select(b.rows > 0, b.rows, 1), elements, unroll=1) as k:
+            count = code.min(elements, b.rows - k)
+            isLastBlock = k + elements >= b.rows
             lastRow = code.min(rows[1], columns[1]) if self.isSymmetric else rows[1]
             with code.loop(rows[0], lastRow, tile.rows, unroll=1) as row:
                 index = (row - rows[0]) / tile.rows % atOnce
                 with code.when(index == 0):
-                    copyStrip(code, a, self.aLayout, (row, rows[1]), k, count, tile, strips)
+                    copy = copyStripPairs if tile.halves else copyStrip
+                    copy(code, a, self.aLayout, (row, rows[1]), k, count, tile, strips)
                 strip = strips.at(index * stripSize(tile))
                 start = columns[0]
                 if self.isSymmetric:
@@ -240,7 +259,8 @@ class GemmSpec(NamedTuple):
                 with code.loop(start, columns[1], tile.width, unroll=1) as column:
                     panel = (column - columns[0]) / tile.width
                     if self.bLayout == "packed":
-                        right = store.at((column / tile.width * (b.rows + tile.lanes) + k) * tile.width)
+                        apart = tile.steps(b.rows) + tile.lanes
+                        right = store.at((column / tile.width * apart + tile.steps(k)) * tile.width)
                     else:
                         right = store if self.isSingleStrip else store.at(panel * depth * tile.width)
                     accumulators = (
@@ -275,7 +295,7 @@ class GemmSpec(NamedTuple):
         """
         tile, (k, column, count) = self.tile, at
         strides, remainder = stripStrides(self.aLayout, tile), b.columns - column
-        isFirstBlock = k == 0
+        isFirstBlock, steps = k == 0, tile.steps(count)
 
         def sums(vectors: int, columns: IRValue | None = None) -> None:
             def read(source: IRPointer, **options: Any) -> None:
@@ -285,7 +305,7 @@ class GemmSpec(NamedTuple):
                     strip,
                     strides,
                     source,
-                    count,
+                    steps,
                     accumulators,
                     isFirstBlock,
                     ahead,
@@ -293,7 +313,7 @@ class GemmSpec(NamedTuple):
                     **options,
                 )
 
-            if self.bLayout != "rows":
+            if not self.readsRows:
                 read(right)
             elif self.isSingleStrip:
                 read(b.at(k, column), bStride=b.strides[0], columns=columns)
@@ -303,9 +323,10 @@ class GemmSpec(NamedTuple):
                 with code.when(~isFirst):
                     read(right)
 
-        if self.bLayout in ("columns", "any"):
+        if self.bLayout != "packed" and not self.readsRows:
+            copyOf = copyPanelPairs if tile.halves else copyPanel
             with code.when(isFirst):
-                copyPanel(code, b, self.bLayout, k, column, count, tile, right)
+                copyOf(code, b, self.bLayout, k, column, count, tile, right)
         if not self.remainder:
             sums(tile.vectors)
             return

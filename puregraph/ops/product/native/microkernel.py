@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
+from puregraph.ops.native.llvm.bfloatpairs import pairDot
 from puregraph.ops.native.llvm.instructions import SIZES, IRPointer, IRType, IRValue
 from puregraph.ops.native.llvm.irbuilder import IRBuilder
 
@@ -17,6 +18,8 @@ LOOP, ROW = 1.0, 0.04  # the cost of an iteration besides its multiplications: f
 class Microkernel(NamedTuple):
     """A register tile: `rows` of a times `vectors` of b's columns, each of `lanes` elements of the kind `real`.
 
+    With `halves`, factors are bfloat16, packed in pairs along k, and a step along k multiplies a pair.
+
     Source    Goto & van de Geijn 2008, Anatomy of high-performance matrix multiplication, section 6
     """
 
@@ -24,6 +27,21 @@ class Microkernel(NamedTuple):
     vectors: int
     lanes: int
     real: str = "f32"
+    halves: bool = False
+
+    @property
+    def factor(self) -> str:
+        """The kind of a packed element."""
+        return "i32" if self.halves else self.real
+
+    @property
+    def group(self) -> int:
+        """The elements along k of a packed element."""
+        return 2 if self.halves else 1
+
+    def steps(self, count: Any) -> Any:
+        """The steps along `count` elements of k."""
+        return (count + 1) / 2 if self.halves else count
 
     @property
     def width(self) -> int:
@@ -55,7 +73,7 @@ class Microkernel(NamedTuple):
 
     @property
     def key(self) -> str:
-        return f"{self.rows}x{self.vectors}x{self.lanes} {self.real}"
+        return f"{self.rows}x{self.vectors}x{self.lanes} {self.real}{' halves' if self.halves else ''}"
 
 
 def registers(lanes: int, real: str = "f32") -> int:
@@ -64,11 +82,11 @@ def registers(lanes: int, real: str = "f32") -> int:
 
 
 @cache
-def tiles(lanes: int, real: str = "f32") -> list[Microkernel]:
+def tiles(lanes: int, real: str = "f32", halves: bool = False) -> list[Microkernel]:
     """All tiles whose accumulators fit the registers, together with a row of b and a broadcast element of a."""
     most = registers(lanes, real) - 1
     sizes = ((rows, vectors) for vectors in (1, 2, 3, 4, 6, 8) for rows in range(1, 15))
-    return [Microkernel(r, v, lanes, real) for r, v in sizes if (r + 1) * v <= most]
+    return [Microkernel(r, v, lanes, real, halves) for r, v in sizes if (r + 1) * v <= most]
 
 
 def multiply(
@@ -86,7 +104,7 @@ def multiply(
     vectors: int = 0,
     columns: IRValue | None = None,
 ) -> None:
-    """to[r, v] = sum_k a[r, k] b[k, v] over `count` values of k, added to the old to[r, v] unless `isFirst`.
+    """to[r, v] = sum_k a[r, k] b[k, v] over `count` steps along k, added to the old to[r, v] unless `isFirst`.
 
     b is packed, or has a stride between its rows; then rows are prefetched, and may be packed to `copy` on the way.
     `vectors`  the number of vectors to compute, from the first of the tile (0: all)
@@ -108,7 +126,7 @@ def multiply(
         if columns is not None:
             masks[-1] = code.mask(optional[-1] - (vectors - 1) * lanes, lanes)
         addresses = [[to.at(r * tile.width + v * lanes) for v in range(vectors)] for r in range(tile.rows)]
-        sums = [[code.variable(zero) for _ in line] for line in addresses]
+        totals = [[code.variable(zero) for _ in line] for line in addresses]
         with code.loop(0, count, unroll=1) as k:
             column, row = a.at(k * aStrides[1]), b.at(k * step)
             right = [row.load(v * lanes, lanes, mask) for v, mask in enumerate(masks)]
@@ -119,15 +137,16 @@ def multiply(
                     row.at(AHEAD * step).prefetch(v * lanes)
                 if copyTarget is not None:
                     copyTarget.at(k * tile.width).store(v * lanes, element)
-            for r, line in enumerate(sums):
+            for r, line in enumerate(totals):
                 left = code.splat(column.load(r * aStrides[0]), lanes)
                 for element, value in zip(line, right):
-                    element.value = code.fma(left, value, element.value)
+                    sums = element.value
+                    element.value = pairDot(code, sums, left, value) if tile.halves else code.fma(left, value, sums)
         with code.when(~isFirst):  # only now, so that a long sum is rounded as seldom as possible
-            for line, where in zip(sums, addresses):
+            for line, where in zip(totals, addresses):
                 for element, address in zip(line, where):
                     element.value = address.load(0, lanes) + element.value
-        for line, where in zip(sums, addresses):
+        for line, where in zip(totals, addresses):
             for element, address in zip(line, where):
                 address.store(0, element.value)
 

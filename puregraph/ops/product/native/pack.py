@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 from puregraph.ops.native.llvm.instructions import IRPointer, IRValue
 from puregraph.ops.native.llvm.irbuilder import IRBuilder
-from puregraph.ops.native.llvm.kernelcall import KernelCall
 from puregraph.ops.native.llvm.registertranspose import BLOCK, transposed, transposedBlocks
 from puregraph.ops.product.native.microkernel import Microkernel
 
-if TYPE_CHECKING:
-    from puregraph.core.protocols import Strided
-    from puregraph.ops.ir.value import Value
-
-DEPTH = 384  # length of k that is packed at a time
+DEPTH = 384  # steps along k that are packed at a time
 GROUP = 2  # strips that are packed at once if columns are contiguous
-CHUNK = 512  # length of k in a task of `packed`
+CHUNK = 512  # length of k in a task that packs a matrix
 
 
 class MatrixOperand(NamedTuple):
@@ -33,7 +28,7 @@ class MatrixOperand(NamedTuple):
 
 
 class PackedMatrix(NamedTuple):
-    """A packed matrix b[k, n]: panels as wide as a tile, [panel][k][column], the last one padded."""
+    """A packed matrix b[k, n]: panels as wide as a tile, [panel][step along k][column], the last one padded."""
 
     array: Any
     k: int
@@ -105,10 +100,11 @@ def prefetchTargets(
     """Addresses of the next strip to prefetch, and their strides along k: some rows with each panel, or all at once."""
     last = a.rows - 1
     if layout == "columns":
-        step = code.select((panel == 0) & (index == 0), a.strides[1], 0)
-        return [(a.at(code.min(row + (GROUP * tile.rows + line), last), column), step) for line in (0, tile.line)]
+        step = code.select((panel == 0) & (index == 0), a.strides[1] * tile.group, 0)
+        lines = [(line, k) for k in range(tile.group) for line in (0, tile.line)]
+        return [(a.at(code.min(row + (GROUP * tile.rows + line), last), column + k), step) for line, k in lines]
     first = row + tile.rows + panel
-    return [(a.at(code.min(r, last), column), code.i64(1)) for r in (first, first + panels)]
+    return [(a.at(code.min(r, last), column), code.i64(tile.group)) for r in (first, first + panels)]
 
 
 def copyContiguous(code: IRBuilder, source: IRPointer, goal: IRPointer, count: Any, lanes: int) -> None:
@@ -216,52 +212,6 @@ def transposedFrom(code: IRBuilder, sources: list[IRPointer], k: Any) -> Iterato
                 blocks = [code.shuffle(x, y, range(2 * x.lanes)) for x, y in zip(blocks[::2], blocks[1::2])]
             rows += blocks
         yield from transposedBlocks(code, rows)
-
-
-def packed(
-    b: Strided,
-    n: int,
-    k: int,
-    strides: tuple[int, int],
-    workspace: Callable[[int], Any],
-    lanes: int,
-    vectors: int = 2,
-    real: str = "f32",
-) -> tuple[PackedMatrix, list[KernelCall]]:
-    """b[k, n] packed once for several products, whose tiles have `vectors` vectors; `workspace(count)` allocates it."""
-    to = PackedMatrix(workspace(packedSize(n, k, vectors, lanes)), k, n, vectors, lanes)
-    return to, pack(b, n, k, strides, to.array, lanes, vectors, real)
-
-
-def packedSize(n: int, k: int, vectors: int, lanes: int) -> int:
-    """Elements of packed b[k, n]: panels are `lanes` rows of k apart, the last ends with whole vectors of k."""
-    tile = Microkernel(1, vectors, lanes)
-    panels, rows = -(-n // tile.width), -(-k // lanes) * lanes
-    return ((panels - 1) * (k + lanes) + rows) * tile.width if panels else 0
-
-
-def pack(
-    b: Any, n: int, k: int, strides: tuple[int, int], to: Value, lanes: int, vectors: int, real: str = "f32"
-) -> list[KernelCall]:
-    """The kernel call that packs b[k, n]."""
-    tile = Microkernel(1, vectors, lanes)
-    layout = layoutOf(strides, (k, n))
-    panels, chunks = -(-n // tile.width), max(1, -(-k // CHUNK))
-
-    def write(code: IRBuilder) -> None:
-        start, goal = code.pointer("b", real), code.pointer("packed", real)
-        rows, columns, bStrides = code.integer("k"), code.integer("n"), (code.integer("bRow"), code.integer("bColumn"))
-        matrix = withKnownStride(MatrixOperand(start, rows, columns, bStrides), layout)
-        chunks = (rows + (CHUNK - 1)) / CHUNK
-        panel, row = code.task / chunks, code.task % chunks * CHUNK
-        count = code.min(rows - row, CHUNK)
-        address = goal.at((panel * (rows + lanes) + row) * tile.width)
-        copyPanel(code, matrix, layout, row, panel * tile.width, count, tile, address)
-
-    slots = {"b": b, "packed": to, "k": k, "n": n, "bRow": strides[0], "bColumn": strides[1]}
-    if n == 0 or k == 0:
-        return []
-    return [KernelCall(f"pack {k}x{n}", f"pack {layout} {vectors}x{lanes} {real}", write, slots, panels * chunks)]
 
 
 def withKnownStride(matrix: MatrixOperand, layout: str) -> MatrixOperand:
