@@ -17,6 +17,7 @@ from puregraph.ops.formula.expr import Term, leaf, rebuild, term, walk
 from puregraph.ops.formula.formula import formulaOf
 from puregraph.ops.formula.interpreter import Interpreter
 from puregraph.ops.ir.value import Call, Value, put, text
+from puregraph.ops.native.llvm.kernelcall import KernelCall
 
 if TYPE_CHECKING:
     from puregraph.compile.trace.schedule import Schedule
@@ -255,5 +256,5 @@ def by(call: Call) -> str:
         return "Python" if call.kind.isHost or call.kind.isOpaque else "numpy"
     names = dict.fromkeys(w.by for w in call.function.works)
     first, *others = [n for n in names if n not in PREPARING] or list(names) or ["nothing"]
-    halves = " bf16" if any(w.halves for w in call.function.works) else ""
+    halves = " bf16" if any(isinstance(w, KernelCall) and w.halves for w in call.function.works) else ""
     return f"{first}{'+' if others else ''}{halves}"
