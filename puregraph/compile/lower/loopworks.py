@@ -93,9 +93,9 @@ def bodySchedule(loop: LoopBody, workspace: LoweringWorkspace) -> Schedule:
     """The body as a schedule that stores its results."""
     schedule: Any = Schedule.__new__(Schedule)
     Schedule.__init__(schedule, loop, None)  # type: ignore[arg-type]
-    schedule.calls = [
-        Call(c.function, c.arguments, dict(c.options), list(c.outs), c.kind, c.origin, c.several) for c in loop.calls
-    ]
+    for c in loop.calls:
+        origin = c.origin._replace(precision="float32")  # as the eager loop that verifies this one
+        schedule.calls.append(Call(c.function, c.arguments, dict(c.options), list(c.outs), c.kind, origin, c.several))
     for value in loop.results:
         layout = contiguous(value.shape, value.dtype.itemsize)
         target = RunTarget(Value(workspace.new(0).number, value.shape, value.dtype, layout, "state"))
