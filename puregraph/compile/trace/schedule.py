@@ -224,15 +224,17 @@ def accumulate(schedule: Schedule, tracer: GraphTracer, scaled: bool, added: boo
 
 
 def behindOperands(calls: list[Call], first: int) -> list[Call]:
-    """Move each call from `first` on to right after the call that makes its last operand."""
+    """Move each call from `first` on to right after the call that makes its last operand: to the start if none does, as
+    of a gradient that is constant."""
     makers: dict[int, Call] = {y.number: call for call in calls for y in call.outs if y is not None}
     order = {id(call): i for i, call in enumerate(calls)}
-    followers: dict[int, list[Call]] = {}
+    followers: dict[int | None, list[Call]] = {}
     for call in calls[first:]:
         of = [makers[v.number] for v in call.values() if v.number in makers]
-        followers.setdefault(id(max(of, key=lambda maker: order[id(maker)])), []).append(call)
+        last = id(max(of, key=lambda maker: order[id(maker)])) if of else None
+        followers.setdefault(last, []).append(call)
     ordered: list[Call] = []
-    waiting = calls[:first][::-1]
+    waiting = [*calls[:first][::-1], *followers.get(None, [])[::-1]]
     while waiting:
         call = waiting.pop()
         ordered.append(call)
