@@ -28,10 +28,12 @@ from puregraph import (
     MomentumSGD,
     MultiOptimizer,
     Muon,
+    Optimizer,
     Relu,
     Sequential,
     Trainer,
     Transpose,
+    optimizers,
 )
 from puregraph.distributed.sharding.shardedstate import wholeState
 from puregraph.models import gpt, mlp
@@ -144,6 +146,25 @@ def asking():
     for trainer, data, target in (sharpness(), quasiNewton()):
         trainer.train(data, target, epochs=2, validation=(data[:20], target[:20]))
         found.append(hashOf(trainer))
+    return found
+
+
+def everyOptimizer(**options):
+    """The hashes of three steps of the perceptron with each optimizer of the library, by its name.
+
+    Optimizers that ask for several gradients, and several optimizers in one, have recipes of their own.
+    """
+    found = {}
+    for name, kind in vars(optimizers).items():
+        if (
+            isinstance(kind, type)
+            and issubclass(kind, Optimizer)
+            and kind not in (Optimizer, MultiOptimizer, SAM, LBFGS)
+        ):
+            trainer, data, target = perceptron(**options)
+            trainer.optimizer = kind(1e-2)
+            trainer.train(data[:48], target[:48], validation=(data[48:], target[48:]))
+            found[name] = hashOf(trainer)
     return found
 
 

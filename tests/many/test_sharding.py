@@ -49,6 +49,21 @@ def test_runs_with_parts_of_the_state_end_as_those_with_all_of_it(count, names, 
         assert row == alone
 
 
+EVERY = """
+import json, recipes
+ways = [dict(shard="state"), dict(shard="gradients"), dict(shard="parameters")]
+print(json.dumps([recipes.everyOptimizer(**way) for way in ways]))
+"""
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("count", [3, *[pytest.param(n, marks=pytest.mark.slow) for n in (1, 2)]])
+def test_every_optimizer_takes_the_steps_of_one_process_with_parts_of_its_state(count, tmp_path):
+    alone = recipes.everyOptimizer()
+    assert len(set(alone.values())) == len(alone) >= 21
+    assert [json.loads(line) for line in lines(ran(count, tmp_path, EVERY))] == [[alone] * 3] * count
+
+
 ARRAYS = """
 import json, recipes
 from pathlib import Path
