@@ -57,6 +57,7 @@ class Pointwise(Module):
 
     formula: Any = None
     inputs: tuple[str, ...] = ()
+    settings: tuple[dict[str, Any], ...] = ({},)  # arguments of its examples
 
     def __init_subclass__(cls, **options: object) -> None:
         super().__init_subclass__(**options)
@@ -173,8 +174,9 @@ class Pointwise(Module):
             yield cls(formula="a * b + a"), [(2, 3), (3,)]
             yield cls(formula="exp(-x) * y - floor(x)"), [(2, 1), (2, 3)]
         else:
-            module = cls()
-            yield module, [(2, 3)] * len(module.arguments)
+            for options in cls.settings:
+                module = cls(**options)
+                yield module, [(2, 3)] * len(module.arguments)
 
 
 def documented(text: str, cls: type[Pointwise]) -> str:

@@ -66,9 +66,9 @@ from puregraph.modules.gated import GLU, GeGLU, ReGLU, SwiGLU
 from puregraph.modules.gathering import Gather, GatherElements, GatherND, ReverseSequence
 from puregraph.modules.gridsample import AffineGrid, GridSample
 from puregraph.modules.identity import Cast, Identity, StopGradient
-from puregraph.modules.joining import Concat, Split
-from puregraph.modules.linear import Bilinear, Linear
-from puregraph.modules.localnorm import LocalResponseNorm, LpNormalize
+from puregraph.modules.joining import Concat, DepthConcat, Split
+from puregraph.modules.linear import Bilinear, GroupLinear, Linear
+from puregraph.modules.localnorm import LCN, LocalResponseNorm, LpNormalize, MapLRN, SubtractMean
 from puregraph.modules.normalization import GroupNorm, InstanceNorm, LayerNorm, RmsNorm
 from puregraph.modules.normreduction import L1Norm, L2Norm, LogSum, LogSumExp, LpNorm, Prod, SumSquares
 from puregraph.modules.pad import Pad
@@ -103,13 +103,25 @@ from puregraph.modules.recurrent import GRU, LSTM, RNN
 from puregraph.modules.recurrentcells import RecurrentCells
 from puregraph.modules.reducealong import ReduceAlong
 from puregraph.modules.reduction import ArgMax, ArgMin, Max, Mean, Min, Sum
-from puregraph.modules.reshaping import Expand, Flatten, Reshape, Squeeze, Tile, Transpose, Unsqueeze
+from puregraph.modules.reshaping import (
+    Expand,
+    Flatten,
+    MoveAxis,
+    Reshape,
+    Squeeze,
+    SwapAxes,
+    Tile,
+    Transpose,
+    Unsqueeze,
+)
 from puregraph.modules.resize import Resize, Upsample2D
 from puregraph.modules.scalemaps import ScaleMaps
 from puregraph.modules.scattering import ScatterElements, ScatterND
-from puregraph.modules.selection import Compress, NonZero, OneHot, TopKValues, Trilu, Unique
+from puregraph.modules.selection import Compress, KMaxPool, NonZero, OneHot, TopKValues, Trilu, Unique
 from puregraph.modules.shapeof import Shape, Size
+from puregraph.modules.shuffling import ChannelShuffle, PixelShuffle, PixelUnshuffle
 from puregraph.modules.signal import DFT, Col2Im
+from puregraph.modules.similarity import CosineSimilarity, PairwiseDistance
 from puregraph.modules.slice import DynamicSlice, Slice
 from puregraph.modules.softmax import GumbelSoftMax, HardMax, LogSoftMax, SoftMax, SoftMin, SparseMax
 from puregraph.modules.tensorscatter import TensorScatter
@@ -135,6 +147,7 @@ __all__ = [
     "Bitwise",
     "Cast",
     "Celu",
+    "ChannelShuffle",
     "Clip",
     "Col2Im",
     "Compress",
@@ -145,12 +158,14 @@ __all__ = [
     "Conv3D",
     "ConvNd",
     "Convolve",
+    "CosineSimilarity",
     "CumProd",
     "CumSum",
     "DFT",
     "Deconv2D",
     "DeconvNd",
     "Deconvolve",
+    "DepthConcat",
     "Dequantize",
     "Determinant",
     "Div",
@@ -177,6 +192,7 @@ __all__ = [
     "Greater",
     "GreaterEqual",
     "GridSample",
+    "GroupLinear",
     "GroupNorm",
     "GumbelSoftMax",
     "HardMax",
@@ -186,8 +202,10 @@ __all__ = [
     "Identity",
     "If",
     "InstanceNorm",
+    "KMaxPool",
     "L1Norm",
     "L2Norm",
+    "LCN",
     "LSTM",
     "LayerNorm",
     "LeakyRelu",
@@ -204,6 +222,7 @@ __all__ = [
     "LpNorm",
     "LpNormalize",
     "LpPoolNd",
+    "MapLRN",
     "Masked",
     "MatMul",
     "Max",
@@ -216,6 +235,7 @@ __all__ = [
     "Min",
     "Mish",
     "Mod",
+    "MoveAxis",
     "Mul",
     "MulAddConst",
     "Multinomial",
@@ -230,7 +250,10 @@ __all__ = [
     "PRelu",
     "Pad",
     "PairDot",
+    "PairwiseDistance",
     "Penalty",
+    "PixelShuffle",
+    "PixelUnshuffle",
     "Position",
     "Power",
     "Prepend",
@@ -277,8 +300,10 @@ __all__ = [
     "StochasticDepth",
     "StopGradient",
     "Sub",
+    "SubtractMean",
     "Sum",
     "SumSquares",
+    "SwapAxes",
     "SwiGLU",
     "Swish",
     "Tanh",

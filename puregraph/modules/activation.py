@@ -32,15 +32,10 @@ class LeakyRelu(Pointwise):
     """
 
     formula = "where(x > 0, x, slope * x)"
+    settings = ({}, {"slope": 0.2}, {"slope": 0.0})
 
     def __init__(self, slope: Number = 0.01, name=None):
         super().__init__(name, slope=slope)
-
-    @classmethod
-    def examples(cls):
-        yield cls(), [(2, 3)]
-        yield cls(slope=0.2), [(2, 3)]
-        yield cls(slope=0.0), [(5,)]
 
 
 class Elu(Pointwise):
@@ -51,14 +46,10 @@ class Elu(Pointwise):
     """
 
     formula = "where(x > 0, x, alpha * expm1(x))"
+    settings = ({}, {"alpha": 0.5})
 
     def __init__(self, alpha: Number = 1.0, name=None):
         super().__init__(name, alpha=alpha)
-
-    @classmethod
-    def examples(cls):
-        yield cls(), [(2, 3)]
-        yield cls(alpha=0.5), [(2, 3)]
 
 
 class Celu(Pointwise):
@@ -69,14 +60,10 @@ class Celu(Pointwise):
     """
 
     formula = "where(x > 0, x, alpha * expm1(x / alpha))"
+    settings = ({}, {"alpha": 0.5})
 
     def __init__(self, alpha: Positive = 1.0, name=None):
         super().__init__(name, alpha=alpha)
-
-    @classmethod
-    def examples(cls):
-        yield cls(), [(2, 3)]
-        yield cls(alpha=0.5), [(2, 3)]
 
 
 class Selu(Pointwise):
@@ -87,15 +74,11 @@ class Selu(Pointwise):
     """
 
     formula = "scale * where(x > 0, x, alpha * expm1(x))"
+    settings = ({}, {"alpha": 1.5, "scale": 2.0})
     SCALE, ALPHA = 1.0507009873554805, 1.6732632423543772  # the fixed point of eq. 4 and 5
 
     def __init__(self, alpha: Number = ALPHA, scale: Number = SCALE, name=None):
         super().__init__(name, alpha=alpha, scale=scale)
-
-    @classmethod
-    def examples(cls):
-        yield cls(), [(2, 3)]
-        yield cls(alpha=1.5, scale=2.0), [(2, 3)]
 
 
 class Gelu(Pointwise):
@@ -109,15 +92,11 @@ class Gelu(Pointwise):
     """
 
     formula = "0.5 * x * erfc(-x / sqrt(2))"
+    settings = ({}, {"approximate": True})
     approximation = "x * sigmoid(2 * sqrt(2 / pi) * (x + 0.044715 * x ** 3))"
 
     def __init__(self, approximate: Flag = False, name=None):
         super().__init__(name, self.approximation if approximate else None)
-
-    @classmethod
-    def examples(cls):
-        yield cls(), [(2, 3)]
-        yield cls(approximate=True), [(2, 3)]
 
 
 class Swish(Pointwise):
@@ -128,14 +107,10 @@ class Swish(Pointwise):
     """
 
     formula = "x * sigmoid(beta * x)"
+    settings = ({}, {"beta": 1.7})
 
     def __init__(self, beta: Number = 1.0, name=None):
         super().__init__(name, beta=beta)
-
-    @classmethod
-    def examples(cls):
-        yield cls(), [(2, 3)]
-        yield cls(beta=1.7), [(2, 3)]
 
 
 class QuickGelu(Pointwise):
@@ -169,14 +144,6 @@ class HardSwish(Pointwise):
 
     formula = "where(x < 3, x * relu(minimum(x, 3) + 3) / 6, x)"
 
-    def __init__(self, name=None):
-        super().__init__(name)
-
-    @classmethod
-    def examples(cls):
-        yield cls(), [(2, 3)]
-        yield cls(), [(3, 2, 2)]
-
 
 class HardSigmoid(Pointwise):
     """y = min(max(slope x + offset, 0), 1); its derivative is 0 at both bounds.
@@ -188,14 +155,10 @@ class HardSigmoid(Pointwise):
 
     gives = "probabilities"
     formula = "z = slope * x + offset; where(z >= 1, 1, relu(z))"
+    settings = ({}, {"slope": 0.2, "offset": 0.4})
 
     def __init__(self, slope: Number = 1 / 6, offset: Number = 0.5, name=None):
         super().__init__(name, slope=slope, offset=offset)
-
-    @classmethod
-    def examples(cls):
-        yield cls(), [(2, 3)]
-        yield cls(slope=0.2, offset=0.4), [(2, 3)]
 
 
 class Relu6(Pointwise):
@@ -228,26 +191,19 @@ class Threshold(Pointwise):
     """
 
     formula = "where(x <= threshold, value, x)"
+    settings = ({"threshold": 0.3}, {"threshold": -0.5, "value": 2.0})
 
     def __init__(self, threshold: Number, value: Number = 0.0, name=None):
         super().__init__(name, threshold=threshold, value=value)
-
-    @classmethod
-    def examples(cls):
-        yield cls(0.3), [(2, 3)]
-        yield cls(-0.5, value=2.0), [(2, 3)]
 
 
 class _Shrink(Pointwise):
     """Base class of activations that are 0 from -lambd to lambd, with derivative 0 at both."""
 
+    settings = ({}, {"lambd": 0.1})
+
     def __init__(self, lambd: NotNegative = 0.5, name=None):
         super().__init__(name, lambd=lambd)
-
-    @classmethod
-    def examples(cls):
-        yield cls(), [(2, 3)]
-        yield cls(lambd=0.1), [(2, 3)]
 
 
 class HardShrink(_Shrink):
@@ -333,17 +289,13 @@ class SoftPlus(Pointwise):
     """
 
     formula = "softplus(x)"
+    settings = ({}, {"beta": 0.3})
 
     def __init__(self, beta: Positive = 1.0, name=None):
         if beta == 1:
             super().__init__(name)
         else:
             super().__init__(name, "softplus(beta * x) / beta", beta=beta)
-
-    @classmethod
-    def examples(cls):
-        yield cls(), [(2, 3)]
-        yield cls(beta=0.3), [(2, 3)]
 
 
 class PRelu(Module):

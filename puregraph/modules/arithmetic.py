@@ -153,18 +153,13 @@ class Power(Pointwise):
     """
 
     formula = "x ** exponent"
+    settings = ({"exponent": 2}, {"exponent": 3.0}, {"exponent": 1})
 
     def __init__(self, exponent: Number, name=None):
         super().__init__(name, exponent=exponent)
 
     def sample(self, rng, *shapes):
         return [1.0 + rng.random(shape) for shape in shapes]
-
-    @classmethod
-    def examples(cls):
-        yield cls(2), [(2, 3)]
-        yield cls(3.0), [(2, 3)]
-        yield cls(1), [(2, 3)]
 
 
 class Clip(Pointwise):
@@ -176,16 +171,12 @@ class Clip(Pointwise):
     """
 
     formula = "clip(x, low, high)"
+    settings = ({}, {"low": -0.5, "high": 0.5})
 
     def __init__(self, low: Scalar = 0.0, high: Scalar = 6.0, name=None):
         if not low <= high:
             raise ArgumentError(f"Clip: wanted low <= high, got {low} and {high}")
         super().__init__(name, low=low, high=high)
-
-    @classmethod
-    def examples(cls):
-        yield cls(), [(2, 3)]
-        yield cls(low=-0.5, high=0.5), [(2, 3)]
 
 
 class MulAddConst(Pointwise):
@@ -196,16 +187,10 @@ class MulAddConst(Pointwise):
     """
 
     formula = "a * x + b"
+    settings = ({"a": 2.0, "b": -1.0}, {"a": -0.5}, {"b": 3}, {})
 
     def __init__(self, a: Number = 1.0, b: Number = 0.0, name=None):
         if b == 0:
             super().__init__(name, "a * x", a=a)
         else:
             super().__init__(name, a=a, b=b)
-
-    @classmethod
-    def examples(cls):
-        yield cls(2.0, -1.0), [(2, 3)]
-        yield cls(a=-0.5), [(2, 3)]
-        yield cls(b=3), [(2, 3)]
-        yield cls(), [(2, 3)]

@@ -4,11 +4,14 @@ from itertools import accumulate
 
 import numpy as np
 
+from puregraph.autodiff.derivatives.ruletape import derivedGrad
 from puregraph.core.arguments import Count, Whole, isWhole, optional
 from puregraph.core.base.widen import asResultType
+from puregraph.core.dim import Dim
 from puregraph.core.errors import need, show
 from puregraph.core.shape import normalAxis, sizesOf, valueOf
 from puregraph.graph.module import Module
+from puregraph.modules.windows import halves
 
 
 class Concat(Module):
@@ -57,6 +60,40 @@ class Concat(Module):
 
 
 MAX_OUTPUTS = 65536  # the most outputs, as each has a name
+
+
+class DepthConcat(Module):
+    """y = the maps of all inputs one after the other, smaller ones in the middle of zeros
+
+    Shapes    x_i (n, maps_i, *spatial_i) -> y (n, sum of maps_i, *largest lengths)
+    Source    Szegedy et al. 2015, arXiv:1409.4842, section 4; PuzzleLib's DepthConcat
+    Raises    ShapeError if inputs have other samples or ranks
+    """
+
+    reads = ("xs",)
+    keepsDtype = True
+    flopsPerElement = 0
+
+    def dataShapeFrom(self, *xs):
+        fits = xs and len(xs[0]) >= 2 and all(len(x) == len(xs[0]) and x[0] == xs[0][0] for x in xs)
+        need(fits, "inputs (n, maps, *spatial) of one n and rank", list(xs))
+        lengths = [set(sizes) for sizes in zip(*[x[2:] for x in xs])]
+        areKnown = all(len(n) == 1 or not any(isinstance(size, Dim) for size in n) for n in lengths)
+        need(areKnown, "numbers for lengths that differ", list(xs), "which is the largest depends on the symbol")
+        return (xs[0][0], sum(x[1] for x in xs), *map(max, lengths))
+
+    def updateData(self, *xs):
+        lengths, same = self.dataShapeFrom(*[x.shape for x in xs])[2:], [(0, 0)] * 2
+        sides = [[halves(m - n) for n, m in zip(x.shape[2:], lengths)] for x in xs]
+        return np.concatenate([np.pad(x, same + side) for x, side in zip(asResultType(*xs), sides)], axis=1)
+
+    def updateGrad(self, grad, *values, needs):
+        return derivedGrad(self.updateData, grad, values, needs)
+
+    @classmethod
+    def examples(cls):
+        yield cls(), [(2, 1, 3, 4), (2, 2, 5, 1)]
+        yield cls(), [(1, 2, 3)]
 
 
 class Split(Module):

@@ -1,15 +1,15 @@
-"""Linear, an affine map of the last axis, and Bilinear, a form of two vectors for each output."""
+"""Linear, an affine map of the last axis; Bilinear, of two vectors; GroupLinear, a map for each group."""
 
 import numpy as np
 
 from puregraph.autodiff.derivatives.ruletape import derivedGrad
 from puregraph.core import initial
-from puregraph.core.arguments import Count, Flag, NotNegative, Size
+from puregraph.core.arguments import Count, Flag, NotNegative, Size, choice
 from puregraph.core.errors import need
 from puregraph.core.param import Param
 from puregraph.core.shape import broadcast, product
 from puregraph.graph.module import Module
-from puregraph.ops.reduction.reference import total
+from puregraph.ops.reduction.reference import total, unbroadcast
 
 
 class Linear(Module):
@@ -126,6 +126,85 @@ class Bilinear(Module):
         yield cls(2, 3, 4), [(5, 2), (5, 3)]
         yield cls(3, 2, 1, useBias=False), [(2, 1, 3), (4, 2)]
         yield cls(2, 2, 3, initscheme="he"), [(2,), (2,)]
+
+
+class GroupLinear(Module):
+    """y[n, g] = x[n, g] W[g] + b[g]: an affine map for each group
+
+    With `inmode` "one" x has one group, which all maps get; with `wmode` "one" all groups have one W and b. `batchDim`
+    is the axis of samples, 0 or 1, and groups are the other; `transpW` has W (g, o, i). Without `useW`, W is a second
+    input.
+
+    Shapes    x (n, g, i), W (g, i, o), b (g, o) -> y (n, g, o); with batchDim 1 x (g, n, i) -> y (g, n, o)
+    Source    PuzzleLib's GroupLinear; np.matmul for each group
+    Raises    ShapeError if x or W have other groups or sizes
+    """
+
+    reads = ("x", "W")
+    needsFloats = True
+
+    def __init__(
+        self,
+        groups: Count,
+        insize: Count,
+        outsize: Count,
+        wscale: NotNegative = 1.0,
+        useW: Flag = True,
+        useBias: Flag = True,
+        initscheme=None,
+        inmode: choice("full", "one") = "full",
+        wmode: choice("full", "one") = "full",
+        batchDim: Size = 0,
+        transpW: Flag = False,
+        name=None,
+    ):
+        super().__init__(name)
+        need(batchDim < 2, "batchDim as 0 or 1", batchDim)
+        self.groups, self.sizes, self.batchDim, self.transpW = groups, (insize, outsize), batchDim, transpW
+        self.ingroups, maps = (groups if mode == "full" else 1 for mode in (inmode, wmode))
+        self.shape = (maps, outsize, insize) if transpW else (maps, insize, outsize)
+        self.needsOneFloat = not useW
+        if useW:
+            self.W = Param(self.shape, initial.weights(initscheme, insize, outsize, wscale))
+        self.b = Param((maps, outsize)) if useBias else None
+
+    def dataShapeFrom(self, x, W=None):
+        wanted = ("n", self.ingroups, self.sizes[0])
+        fits = len(x) == 3 and (x[1 - self.batchDim], x[2]) == wanted[1:]
+        need(fits, wanted if self.batchDim == 0 else (*wanted[1:2], "n", *wanted[2:]), x)
+        need(W is None or W == self.shape, self.shape, W)
+        return (*x[:1], self.groups, self.sizes[1]) if self.batchDim == 0 else (self.groups, x[1], self.sizes[1])
+
+    def groupsFirst(self, x):
+        """x with groups first, or y, whose groups are first, as x has them."""
+        return x if self.batchDim else x.swapaxes(0, 1)
+
+    def updateData(self, x, W, b):
+        y = np.matmul(self.groupsFirst(x), W.swapaxes(1, 2) if self.transpW else W)
+        y = np.broadcast_to(y if b is None else y + b[:, None], (self.groups, *y.shape[1:]))
+        return self.groupsFirst(y)
+
+    def updateGrad(self, grad, x, W, b, y, needs):
+        g, rows, (maps, outsize) = self.groupsFirst(grad), self.groupsFirst(x), (self.shape[0], self.sizes[1])
+        gx = gW = gb = None
+        if needs[0]:
+            gx = self.groupsFirst(unbroadcast(g @ (W if self.transpW else W.swapaxes(1, 2)), rows.shape))
+        if needs[1]:
+            left, right = (g, rows) if self.transpW else (rows, g)
+            gW = unbroadcast(left.swapaxes(1, 2) @ right, self.shape)
+        if needs[2]:
+            gb = unbroadcast(g, (maps, 1, outsize)).reshape(maps, outsize)
+        return gx, gW, gb
+
+    def flopsFrom(self, x, W=None):
+        return 2 * self.sizes[0] * product(self.dataShapeFrom(x))
+
+    @classmethod
+    def examples(cls):
+        yield cls(2, 3, 4), [(5, 2, 3)]
+        yield cls(3, 2, 2, inmode="one", transpW=True), [(4, 1, 2)]
+        yield cls(2, 3, 1, wmode="one", batchDim=1), [(2, 4, 3)]
+        yield cls(2, 3, 2, useW=False, useBias=False), [(1, 2, 3), (2, 3, 2)]
 
 
 def pairs(x1, x2):

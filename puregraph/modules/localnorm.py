@@ -2,11 +2,13 @@
 
 import numpy as np
 
-from puregraph.core.arguments import Count, Number, Whole
+from puregraph.autodiff.derivatives.ruletape import derivedGrad
+from puregraph.core.arguments import Count, Flag, Number, Whole
 from puregraph.core.base.widen import widened
 from puregraph.core.errors import need
 from puregraph.core.shape import normalAxis
 from puregraph.graph.module import Module
+from puregraph.ops.pooling.reference import meanPool
 from puregraph.ops.reduction.reference import total
 
 
@@ -95,6 +97,87 @@ class LocalResponseNorm(Module):
     def examples(cls):
         yield cls(3, alpha=0.5), [(2, 4, 2)]
         yield cls(2, alpha=0.3, bias=2.0), [(1, 3, 2, 2)]
+
+
+class _OfWindows(Module):
+    """Base class of modules that compare each element with the means of windows of `size` around it, of odd length."""
+
+    reads = ("x",)
+    needsFloats = True
+
+    def __init__(self, size, includePad, name):
+        super().__init__(name)
+        need(size % 2 == 1, "an odd size", size)
+        self.size, self.includePad = size, includePad
+
+    def dataShapeFrom(self, x):
+        need(len(x) > 2, "(n, maps, *spatial)", x)
+        return x
+
+    def means(self, x):
+        """The mean of each window; padding counts as zeros, or not at all."""
+        rank, half = x.ndim - 2, self.size // 2
+        return meanPool(x, (self.size,) * rank, (1,) * rank, ((half, half),) * rank, self.includePad)
+
+    def updateGrad(self, grad, *values, needs):
+        return derivedGrad(self.updateData, grad, values, needs)
+
+    @classmethod
+    def examples(cls):
+        yield cls(3), [(2, 2, 4, 3)]
+        yield cls(5, includePad=False), [(1, 2, 6)]
+
+
+class SubtractMean(_OfWindows):
+    """y = x - mean of the window of `size` elements along each axis around x, of the same map
+
+    Shapes    x (n, maps, *spatial) -> y as x
+    Source    Jarrett, Kavukcuoglu, Ranzato, LeCun 2009, What is the Best Multi-Stage Architecture, section 2.2;
+              PuzzleLib's SubtractMean
+    Raises    ShapeError if x has no spatial axis, or the size is even
+    """
+
+    def __init__(self, size: Count = 5, includePad: Flag = True, name=None):
+        super().__init__(size, includePad, name)
+
+    def updateData(self, x):
+        return x - self.means(x)
+
+
+class MapLRN(_OfWindows):
+    """y = x / (K + alpha mean of x^2 over N elements along each axis around x, of the same map)^beta
+
+    Shapes    x (n, maps, *spatial) -> y as x
+    Source    Krizhevsky 2012, cuda-convnet, local response normalization in a map; PuzzleLib's MapLRN
+    Raises    ShapeError if x has no spatial axis, or N is even
+    """
+
+    def __init__(
+        self,
+        N: Count = 5,
+        alpha: Number = 1e-4,
+        beta: Number = 0.75,
+        K: Number = 2.0,
+        includePad: Flag = True,
+        name=None,
+    ):
+        super().__init__(N, includePad, name)
+        self.alpha, self.beta, self.K = alpha, beta, K
+
+    def updateData(self, x):
+        return x * (self.K + self.alpha * self.means(x * x)) ** -self.beta
+
+
+class LCN(MapLRN):
+    """y = d / (K + alpha mean of d^2)^beta, d = x - mean of x: MapLRN behind SubtractMean, of the same windows
+
+    Shapes    x (n, maps, *spatial) -> y as x
+    Source    Jarrett, Kavukcuoglu, Ranzato, LeCun 2009, section 2.2; PuzzleLib's LCN
+    Raises    ShapeError if x has no spatial axis, or N is even
+    """
+
+    def updateData(self, x):
+        return super().updateData(x - self.means(x))
 
 
 @widened

@@ -284,6 +284,51 @@ class Transpose(Module):
         yield cls((-1, 0, 1)), [(2, 3, 4)]
 
 
+class SwapAxes(Transpose):
+    """y = x with two axes exchanged
+
+    Shapes    x (..., n, ..., m, ...) -> y (..., m, ..., n, ...)
+    Source    the NumPy reference, numpy.swapaxes; PuzzleLib's SwapAxes
+    Raises    ShapeError if x has no such axis
+
+    >>> SwapAxes(1, -1).dataShapeFrom(("N", 3, 4, 5))
+    ('N', 5, 4, 3)
+    """
+
+    def __init__(self, axis1: Whole, axis2: Whole, name=None):
+        super().__init__(name=name)
+        self.pair = (axis1, axis2)
+
+    def order(self, rank):
+        first, second = (normalAxis(axis, rank) for axis in self.pair)
+        return tuple(second if i == first else first if i == second else i for i in range(rank))
+
+    @classmethod
+    def examples(cls):
+        yield cls(0, -1), [(2, 3, 4)]
+        yield cls(1, 1), [(2, 3)]
+
+
+class MoveAxis(SwapAxes):
+    """y = x with the axis `src` as the axis `dst`, the others in order
+
+    Shapes    x (..., n, ...) -> y (..., n, ...)
+    Source    the NumPy reference, numpy.moveaxis; PuzzleLib's MoveAxis
+    Raises    ShapeError if x has no such axis
+
+    >>> MoveAxis(1, -1).dataShapeFrom(("N", 3, 4, 5))
+    ('N', 4, 5, 3)
+    """
+
+    def __init__(self, src: Whole, dst: Whole, name=None):
+        super().__init__(src, dst, name)
+
+    def order(self, rank):
+        source, target = (normalAxis(axis, rank) for axis in self.pair)
+        others = [i for i in range(rank) if i != source]
+        return (*others[:target], source, *others[target:])
+
+
 class Expand(Module):
     """y = x, repeated to the shape that x and `shape` broadcast to; a size of 1 keeps what x has.
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from puregraph.autodiff.derivatives.ruletape import derivedGrad
 from puregraph.core.arguments import Count, Dtype, Flag, Size, Whole, optional
 from puregraph.core.base.dtype import inferredType, nativeType
 from puregraph.core.errors import need
@@ -159,6 +160,41 @@ class Unique(Module):
         yield cls(), [(2, 3)]
         yield cls(), [(5,)]
         yield cls(0, isSorted=False), [(4, 2)]
+
+
+class KMaxPool(Module):
+    """y = the `topk` largest elements of x along `axis`, from the smallest to the largest
+
+    Shapes    x (..., n, ...) -> y (..., topk, ...)
+    Source    Kalchbrenner, Grefenstette, Blunsom 2014, arXiv:1404.2188, section 3.3, but sorted; PuzzleLib's KMaxPool
+    Raises    ShapeError if there are fewer elements
+    """
+
+    reads = ("x",)
+    keepsDtype = True
+
+    def __init__(self, topk: Count, axis: Whole = -1, name=None):
+        super().__init__(name)
+        self.topk, self.axis = topk, axis
+
+    def dataShapeFrom(self, x):
+        axis = normalAxis(self.axis, len(x))
+        need(x[axis] >= self.topk, f"at least {self.topk} elements along axis {axis}", x)
+        return (*x[:axis], self.topk, *x[axis + 1 :])
+
+    def updateData(self, x):
+        return np.flip(sortAlong(x, self.axis, self.topk, largest=True)[0], self.axis)
+
+    def updateGrad(self, grad, *values, needs):
+        return derivedGrad(self.updateData, grad, values, needs)
+
+    def sample(self, rng, x):
+        return [rng.permutation(int(np.prod(x))).reshape(x) * 0.5]
+
+    @classmethod
+    def examples(cls):
+        yield cls(2), [(2, 3)]
+        yield cls(1, axis=1), [(2, 3, 2)]
 
 
 class TopKValues(Module):
