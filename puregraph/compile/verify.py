@@ -131,7 +131,8 @@ class Verifier(GuardBands):
         """Check the results against numpy, and copy them for their readers."""
         if call.kind.isNative:
             self.check(title, number, call)
-        if call.kind.isOpaque:
+        calls = call.function.calls if call.kind.isNative else [call]
+        if any(c.kind.isOpaque or c.kind.isUpdate for c in calls):
             self.refresh()
         outs = written(call)
         for y in outs:

@@ -45,6 +45,7 @@ DECLARATIONS = {
     "samples": "rule(x, *arguments): the same for all samples at once, which are the first axis of x",
     "sampled": "how many of its first arguments have samples, where that is not one",
     "perSample": "rule(function, *arguments): its call on Samples",
+    "updates": "True: it writes to its first argument, a State, and returns it",
     "records": "how a compiled step records it: a reader of puregraph/compile/trace/numpyrules.py",
     "decompose": "rule(*arguments): the same by simpler functions, or NotImplemented",
     "onnx": "rule(writer, call): the names of its results, written as operators of ONNX",

@@ -36,6 +36,7 @@ LACKS = {
     **dict.fromkeys(
         [("fractions", "shape, dtype"), ("fractions", "native"), ("fractions", "CUDA")], "checks, on the host"
     ),
+    **dict.fromkeys([("writeAt", "gradient"), ("writeAt", "tangent")], "writes to a State, which has none"),
     ("entropyGrad", "native"): "composite: its formulas are fused",
     ("normal", "native"): "left to numpy so far",
     ("ontoDiagonal", "native"): "decomposed",

@@ -5,6 +5,7 @@ from puregraph.ops.alignment import lowering as alignment
 from puregraph.ops.attention import lowering as attention
 from puregraph.ops.convolution import lowering as convolution
 from puregraph.ops.gather import lowering as gather
+from puregraph.ops.movement import lowering as movement
 from puregraph.ops.order import lowering as order
 from puregraph.ops.pooling import lowering as pooling
 from puregraph.ops.product import lowering as product
@@ -18,6 +19,7 @@ __all__ = [
     "copies",
     "gather",
     "loopworks",
+    "movement",
     "order",
     "pooling",
     "product",

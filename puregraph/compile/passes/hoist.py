@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from puregraph.ops.ir.value import ARRAYS, Call
+from puregraph.ops.ir.value import ARRAYS, Call, Value
 
 if TYPE_CHECKING:
     from puregraph.compile.trace.schedule import Schedule
@@ -21,9 +21,14 @@ def hoistConstants(schedule: Schedule) -> Schedule:
     if schedule.packedWeights is None:
         return schedule
     made: set[int] = set()
+    updated = {y.root.number for call in schedule.calls if call.kind.isUpdate for y in call.outs}
+
+    def isKnown(root: Value) -> bool:
+        return root.number in made or root.role in LEAVES and root.number not in updated
+
     first, others = [], []
     for call in schedule.calls:
-        if isSmall(call) and all(v.root.role in LEAVES or v.root.number in made for v in call.values()):
+        if isSmall(call) and all(isKnown(v.root) for v in call.values()):
             made.update(y.number for y in call.outs)
             first.append(call)
         else:

@@ -190,6 +190,8 @@ def overwrites(schedule: Schedule, makers: dict[int, int]) -> dict[int, int]:
     for i, step in enumerate(schedule.calls):
         if not isinstance(step, Group) and step.kind.isStore and id(step.options["target"]) in old:
             indices.setdefault(old[id(step.options["target"])], i)
+        elif not isinstance(step, Group) and step.kind.isUpdate:
+            indices.setdefault(step.outs[0].root.number, i)
     return indices
 
 

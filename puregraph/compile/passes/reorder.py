@@ -32,6 +32,7 @@ def reorderForMemory(schedule: Schedule) -> Schedule:
             continue
         reads, made = rootsOf(first.values()), rootsOf(first.outs)
         replaced = {before.get(n) for n in rootsOf(second.outs)}
+        replaced |= rootsOf(second.outs).keys()
         if made.keys() & rootsOf(second.values()).keys() or reads.keys() & replaced:
             continue
         read = rootsOf(second.values()).items()

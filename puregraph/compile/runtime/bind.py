@@ -47,6 +47,9 @@ def bound(call: Call, array: Callable[[Value], Array], taken: int | None) -> lis
 
     if call.kind.isStore:
         return single(np.copyto, [call.options["target"].array, operands[0]])
+    if call.kind.isUpdate:
+        first = [] if sharesAll(outs[0], operands[0]) else single(np.copyto, [outs[0], operands[0]])
+        return [*first, *single(function, [outs[0], *operands[1:]], options)]
     if isinstance(function, Interpreter):
         return single(*evaluated(function, operands, outs))
     if isinstance(function, np.ufunc):
@@ -72,6 +75,12 @@ def bound(call: Call, array: Callable[[Value], Array], taken: int | None) -> lis
     if not half and (function in WITH_OUT or isinstance(getattr(function, "__self__", None), np.ufunc)):
         return single(function, operands, {**options, "out": out})
     return single(Copying(function, outs, call.several), [changed(a, array) for a in call.arguments], options)
+
+
+def sharesAll(a: Any, b: Any) -> bool:
+    """True if two arrays of one layout are the same memory."""
+    faces = [getattr(x, "__cuda_array_interface__", None) or x.__array_interface__ for x in (a, b)]
+    return bool(faces[0]["data"] == faces[1]["data"])
 
 
 def listed(a: Any, array: Callable[[Value], Array]) -> Any:

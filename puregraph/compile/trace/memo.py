@@ -77,7 +77,7 @@ class MemoEntry:
             options = {k: changed(a, now) for k, a in call.options.items()} if call.options else {}
             outs = [None if y is None else recorder.value(y.shape, y.dtype, y.strides) for y in call.outs]
             again = recorder.add(call.function, arguments, options, outs, call.kind, call.several)
-            if call.kind.isView:
+            if call.kind.isView or call.kind.isUpdate:
                 lay(call, again)
             made.update((y.number, new) for y, new in zip(call.outs, outs) if y is not None)
         return [None if y is None else now(y) for y in self.results], [(i, now(y)) for i, y in self.changes]

@@ -14,6 +14,7 @@ from puregraph.ops.ir.strides import contiguous, isDense
 from puregraph.ops.ir.strides import like as likeStrides
 from puregraph.ops.ir.value import Call, CallOrigin, Kind, Value, copy, put
 from puregraph.ops.kernel import CompositeKernel
+from puregraph.ops.operation import declared
 
 if TYPE_CHECKING:
     from typing import NoReturn
@@ -168,6 +169,8 @@ class Recorder:
         operands = [plain(self, a) if isinstance(a, TRACED) else a for a in arguments]
         if options:
             options = {name: plain(self, a) if isinstance(a, TRACED) else a for name, a in options.items()}
+        if declared(function, "updates"):
+            return self.updated(function, operands, options or {}, arguments[0])
         reader = self.readerOf(function)
         if reader is None:
             raise UnreadableError(f"{function} is not known to depend on shapes alone")
@@ -181,6 +184,19 @@ class Recorder:
         if type(result) is list:
             return tuple([self.wrapped(y, arguments) for y in result])
         return RecordedArray(self, result.value, RecordedMemory()) if type(result) is Fresh else result.value
+
+    def updated(self, function: ArrayFunction, operands: list, options: dict[str, Any], target: Any) -> Any:
+        """Record a call that writes to a State in place: the result becomes the value of that tracer."""
+        old = operands[0]
+        if type(old) is not Value or old.root.role != "state" or old.nbytes != old.root.nbytes:
+            raise UnreadableError(f"{function} writes to an array that is not a State")
+        if old.call is not None and old.call.kind.isUpdate:
+            raise UnreadableError("a State is written in place twice")
+        y = self.value(old.shape, old.dtype, old.strides)
+        y.base, y.offset = old.root, old.offset
+        self.add(function, tuple(operands), options, [y], "update")
+        target.become(y)
+        return target
 
     def wrapped(self, value: Value, arguments: tuple) -> RecordedArray:
         """A tracer of a result; a view shares the write count of its memory."""

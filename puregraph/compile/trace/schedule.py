@@ -243,13 +243,14 @@ def behindOperands(calls: list[Call], first: int) -> list[Call]:
 
 
 def storeStates(schedule: Schedule, tracer: GraphTracer) -> None:
-    """Store the new values of States at the end, when no call can fail any more."""
+    """Store the new values of States at the end, when no call can fail any more, but for those written in place."""
     tracer.recorder.origin = CallOrigin("states", "", (), "backward")
     changes = [(stored, v) for stored, v in tracer.changes if isinstance(stored, State)]
+    schedule.written += [stored for stored, _ in changes]
+    changes = [(stored, v) for stored, v in changes if not (v.call is not None and v.call.kind.isUpdate)]
     kept = [(stored, copied(tracer, v) if v.root.role == "state" else v) for stored, v in changes]
     for stored, value in kept:
         tracer.recorder.add(store, (value,), {"target": stored}, [], "store")
-        schedule.written.append(stored)
 
 
 def copied(tracer: GraphTracer, value: Value) -> Value:

@@ -16,6 +16,7 @@ class Kind(NamedTuple):
     `isNative`        run by native code or launches; its function has the calls that it replaces
     `isOpaque`        a whole rule that could not be traced
     `isStore`         writes to a parameter, a state or a gradient
+    `isUpdate`        writes to the state that is its first argument; its result is that state's memory
     `isHost`          a Python call between two parts of a step; the step ends if it returns False
     `isExact`         no arithmetic: elements are copied, or are a constant
     `isCheap`         computed again rather than kept, if that saves memory
@@ -34,6 +35,7 @@ class Kind(NamedTuple):
     isNative: bool = False
     isOpaque: bool = False
     isStore: bool = False
+    isUpdate: bool = False
     isHost: bool = False
     isExact: bool = False
     isCheap: bool = False
@@ -42,7 +44,7 @@ class Kind(NamedTuple):
     @property
     def hasEffect(self) -> bool:
         """True if a call must always run, in order with other calls that have effects."""
-        return self.isOpaque or self.isHost or self.isStore
+        return self.isOpaque or self.isHost or self.isStore or self.isUpdate
 
     def __str__(self) -> str:
         return self.name
@@ -59,6 +61,7 @@ KINDS = {
         Kind("fill", isFill=True, isExact=True, isCheap=True, isRegistered=True),
         Kind("put", isExact=True, isRegistered=True),
         Kind("kernel", isKernel=True, isRegistered=True),
+        Kind("update", isKernel=True, isUpdate=True, isRegistered=True),
         Kind("other", isRegistered=True),
         Kind("group"),
         Kind("launch"),

@@ -107,6 +107,7 @@ class Call:
     "fill"       a constant everywhere: `fill(number)`
     "put"        `put(x, key, y)`: x with x[key] = y; x may be a scalar, which fills the result
     "kernel"     a Kernel
+    "update"     a Kernel that writes to the state that is its first argument; the result is a view of all of it
     "other"      any other function of numpy
     "native"     native code that replaces one call or several
     "rule"       a whole rule that could not be traced; it may have effects, and always runs
