@@ -1,26 +1,16 @@
 """Llama: a transformer that predicts the next token, with rotated queries and keys."""
 
-import numpy as np
-
 from puregraph.core.arguments import Count, takes
 from puregraph.graph import Graph
 from puregraph.graph.input import Input
-from puregraph.graph.pointwise import Pointwise
 from puregraph.models.transformer import mergeHeads, normal, splitHeads
 from puregraph.modules import (
     Attention,
-    Cast,
-    Concat,
-    Constant,
     Embedder,
     Linear,
     Mul,
-    MulAddConst,
-    Range,
-    Reshape,
     RmsNorm,
-    Shape,
-    Split,
+    Rotary,
     Swish,
 )
 
@@ -63,34 +53,15 @@ def llama(
     scores = Linear(size, vocabulary, useBias=False, transpose=tied, name="scores", **normal(0.02))
     if tied:
         scores.W = words.W
-    cos, sin = rotation(ids, size // heads, theta)
     h = words(ids)
     for i in range(layers):
-        h = gatedBlock(size, heads, groups, inner, epsilon, f"block{i + 1}").node(h, cos, sin)
+        h = gatedBlock(size, heads, groups, inner, theta, epsilon, f"block{i + 1}").node(h)
     return Graph(ids, scores(RmsNorm(size, epsilon, name="norm")(h)), name=name)
 
 
-def rotation(ids, width, theta):
-    """cos and sin (t, width) of the angle at each position: twice those of width / 2 frequencies."""
-    rates = theta ** (-np.arange(0, width, 2, dtype=np.float32) / np.float32(width))
-    rates = Constant(np.concatenate([rates, rates]).astype(np.float32), name="rates").node()
-    length = Reshape((), name="length")(Shape(1, 2, name="lengths")(ids))
-    positions = Reshape((-1, 1), name="positions")(Cast("float32", name="floats")(Range(name="range")(length)))
-    angles = Mul(name="angles")(positions, rates)
-    return tuple(Pointwise(formula=f"{f}(x)", name=f)(angles) for f in ("cos", "sin"))
-
-
-def rotated(x, cos, sin, part):
-    """x cos + x' sin, where x' has the halves of the last axis swapped and the second one negated."""
-    halves = Split(-1, 2, name=f"halves{part}").node(x)
-    negated = MulAddConst(-1.0, name=f"negated{part}").node((halves, 1))
-    swapped = Concat(-1, name=f"swapped{part}").node(negated, (halves, 0))
-    return Mul(name=f"cos{part}")(x, cos) + Mul(name=f"sin{part}")(swapped, sin)
-
-
-def gatedBlock(size, heads, groups, inner, epsilon, name):
+def gatedBlock(size, heads, groups, inner, theta, epsilon, name):
     """x + attention(norm(x)), then h + network(norm(h)), normalised by root mean squares."""
-    x, cos, sin = (Input(name=label).node() for label in ("x", "cos", "sin"))
+    x = Input(name="x").node()
     width = size // heads
 
     def linear(outsize, label, insize=size):
@@ -101,9 +72,9 @@ def gatedBlock(size, heads, groups, inner, epsilon, name):
         splitHeads(linear(count * width, label)(n), count, width, label.upper())
         for count, label in ((heads, "q"), (groups, "k"), (groups, "v"))
     )
-    q, k = (rotated(part, cos, sin, label) for part, label in ((q, "Q"), (k, "K")))
+    q, k = (Rotary(theta, name=f"rotated{label}")(part) for part, label in ((q, "Q"), (k, "K")))
     mixed = linear(size, "out")(mergeHeads(Attention(causal=True, name="attention").node(q, k, v), size))
     h = x + mixed
     n = RmsNorm(size, epsilon, name="norm2")(h)
     gate = Mul(name="gated")(Swish(name="swish")(linear(inner, "gate")(n)), linear(inner, "up")(n))
-    return Graph([x, cos, sin], h + linear(size, "down", inner)(gate), name=name)
+    return Graph(x, h + linear(size, "down", inner)(gate), name=name)

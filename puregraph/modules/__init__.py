@@ -115,6 +115,7 @@ from puregraph.modules.reshaping import (
     Unsqueeze,
 )
 from puregraph.modules.resize import Resize, Upsample2D
+from puregraph.modules.rotary import Rotary
 from puregraph.modules.scalemaps import ScaleMaps
 from puregraph.modules.scattering import ScatterElements, ScatterND
 from puregraph.modules.selection import Compress, KMaxPool, NonZero, OneHot, TopKValues, Trilu, Unique
@@ -277,6 +278,7 @@ __all__ = [
     "RmsNorm",
     "RoiAlign",
     "RoiPool",
+    "Rotary",
     "ScaleMaps",
     "Scan",
     "ScatterElements",
