@@ -40,6 +40,7 @@ GUIDES = {  # in the order in which people come
         "notebooks",
         "modules",
         "training",
+        "generating",
         "checkpoints",
         "weights",
         "derived",

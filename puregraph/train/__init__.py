@@ -23,7 +23,7 @@ from puregraph.train.callbacks import (
     WeightAverage,
 )
 from puregraph.train.costsum import CostSum, PartLoss, WeightedTotal
-from puregraph.train.decoding import NextToken, generate
+from puregraph.train.decoding import Generator, NextToken, generate
 from puregraph.train.epochloop import EpochLoop
 from puregraph.train.figures import Figures
 from puregraph.train.history import History
@@ -107,6 +107,7 @@ __all__ = [
     "Figures",
     "GrainPass",
     "FunctionCallback",
+    "Generator",
     "History",
     "Holders",
     "Interrupt",

@@ -70,23 +70,27 @@ def test_a_network_without_positions_sees_the_whole_text():
 
 def test_a_seed_repeats_a_text_and_each_prompt_has_draws_of_its_own():
     net = language()
-    first = generate(net, [1, 2], tokens=20, seed=5)
-    assert len(first) == 22 and first[:2] == [1, 2] and first == generate(net, np.array([1, 2]), tokens=20, seed=5)
-    assert first != generate(net, [1, 2], tokens=20, seed=6)
-    both = generate(net, [[1, 2], [1, 2]], tokens=20, seed=5)
+    first = generate(net, [1, 2], tokens=20, seed=5, temperature=3)
+    assert (
+        len(first) == 22
+        and first[:2] == [1, 2]
+        and first == generate(net, np.array([1, 2]), tokens=20, seed=5, temperature=3)
+    )
+    assert first != generate(net, [1, 2], tokens=20, seed=6, temperature=3)
+    both = generate(net, [[1, 2], [1, 2]], tokens=20, seed=5, temperature=3)
     assert both[0] == first != both[1]
     assert generate(net, [1, 2], tokens=0) == [1, 2]
 
 
 def test_a_text_ends_behind_a_stop_token_and_others_go_on():
     net = language()
-    whole = generate(net, [[1, 2], [4], [5, 6, 7]], tokens=20, seed=1)
-    found = generate(net, [[1, 2], [4], [5, 6, 7]], tokens=20, seed=1, stop=[3, 9])
+    whole = generate(net, [[1, 2], [4], [5, 6, 7]], tokens=20, seed=1, temperature=3)
+    found = generate(net, [[1, 2], [4], [5, 6, 7]], tokens=20, seed=1, temperature=3, stop=[3, 9])
     for text, long, begin in zip(found, whole, (2, 1, 3)):
         ends = [i for i, token in enumerate(long) if i >= begin and token in (3, 9)]
         assert text == long[: ends[0] + 1 if ends else None]
     assert len(set(map(len, found))) > 1
-    assert generate(net, [1, 2], tokens=20, seed=1, stop=whole[0][2]) == whole[0][:3]
+    assert generate(net, [1, 2], tokens=20, seed=1, temperature=3, stop=whole[0][2]) == whole[0][:3]
 
 
 def test_the_mode_of_a_network_is_put_back():
