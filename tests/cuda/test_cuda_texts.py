@@ -44,6 +44,8 @@ STILL = {
     "Identity",
     "Input",
     "Reshape",
+    "MoveAxis",
+    "SwapAxes",
     "Transpose",
     "DynamicSlice",
     "EyeLike",

@@ -1,11 +1,17 @@
-"""JointWriters: modules that occur only in backward graphs: gradient rules, values of parameters, cotangents."""
+"""JointWriters: modules by the calls of their rules, and those that occur only in backward graphs."""
 
 from __future__ import annotations
 
+from puregraph import modules
 from puregraph.autodiff.joint.remat import CotangentInput, Exposed, Outline, Parameter
 from puregraph.graph.backward import Accumulate, Gradient
+from puregraph.modules.adaptivepool import _Adaptive
 from puregraph.modules.costs import Cost
+from puregraph.modules.gated import _Gated
+from puregraph.modules.localnorm import _OfWindows
 from puregraph.modules.penalty import Penalty
+from puregraph.modules.shuffling import _Shuffle
+from puregraph.modules.similarity import _Similarity
 from puregraph.onnx.gradients.gradientregistry import ANYSIZE, GRADIENTS, loadGradients
 from puregraph.onnx.onnxwriter import OnnxStep, kindOf, writesOnnx
 from puregraph.onnx.rules.opensizes import forAnySize
@@ -23,8 +29,12 @@ def traced(step: OnnxStep) -> None:
         write(step)
 
 
-@writesOnnx(Cost, Penalty)
-def cost(step: OnnxStep) -> None:
+RULED: tuple[type, ...] = (modules.Bilinear, modules.DepthConcat, modules.GroupLinear, modules.KMaxPool)
+RULED += (modules.NoiseInjector, modules.PRelu, modules.RRelu, modules.SoftMin, modules.SparseMax)
+
+
+@writesOnnx(Cost, Penalty, *RULED, _Adaptive, _Gated, _OfWindows, _Shuffle, _Similarity)
+def ruled(step: OnnxStep) -> None:
     """The calls of the rule; data checks, such as of labels, are left out."""
     forAnySize(step, writeRule)
 

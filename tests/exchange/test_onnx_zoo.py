@@ -1,0 +1,33 @@
+"""Layers without an operator of their own: written by the calls of their rules, and read back with the same numbers."""
+
+import numpy as np
+import pytest
+
+pytest.importorskip("onnx")
+
+from puregraph import modules
+from puregraph.graph import Graph, Input
+from puregraph.onnx import fromOnnx, toOnnx
+
+ACTIVATIONS = "Celu HardShrink HardSigmoid LogSigmoid Mish PRelu QuickGelu RRelu Relu6 Selu SoftPlus SoftShrink SoftSign SquaredRelu TanhShrink Threshold"
+DROPS = "AlphaDropout Dropout2D NoiseInjector StochasticDepth"
+OTHERS = """AdaptiveAvgPool AdaptiveMaxPool BatchNorm Bilinear ChannelShuffle CosineSimilarity DepthConcat GLU GeGLU GroupLinear GroupNorm
+InstanceNorm KMaxPool LCN LayerNorm MapLRN MoveAxis PairwiseDistance PixelShuffle PixelUnshuffle ReGLU SoftMin SparseMax SubtractMean
+SwapAxes SwiGLU"""
+
+
+@pytest.mark.parametrize("name", f"{ACTIVATIONS} {DROPS} {OTHERS}".split())
+def test_a_layer_is_written_and_read_with_the_same_numbers(name, tmp_path):
+    rng = np.random.default_rng(0)
+    for module, shapes in getattr(modules, name).examples():
+        nodes = [Input(name=f"i{i}").node() for i in range(len(shapes))]
+        net = Graph(nodes, module(*nodes)).evalMode()
+        data = [rng.standard_normal(shape).astype(np.float32) for shape in shapes]
+        toOnnx(net, tmp_path / "layer.onnx", shapes)
+        again = fromOnnx(tmp_path / "layer.onnx").evalMode()
+        assert np.allclose(
+            net(*data) if len(data) == 1 else net(data),
+            again(*data) if len(data) == 1 else again(data),
+            rtol=1e-4,
+            atol=1e-5,
+        )
