@@ -294,26 +294,29 @@ def test_a_cost_is_that_of_torch_in_thirty_settings(make):
         make(Setting(number))
 
 
-def test_the_margin_of_arcface_is_an_angle(rng):
-    from torch import tensor
+@pytest.mark.parametrize("number", range(30))
+def test_arcface_is_its_definition_of_angles(number):
+    """Columns of any length, and angles that are beyond pi with the margin."""
+    import torch
 
-    x, labels = rng.normal(size=(6, 3)), rng.integers(0, 4, 6)
-    cost = ArcFace(3, 4, margin=0.4, scale=8.0)
+    case = Setting(number)
+    insize, classes = (int(k) for k in case.rng.integers((2, 1), (6, 7)))
+    scale, margin = float(case.rng.uniform(1, 64)), case.margin
+    cost = ArcFace(insize, classes, margin=margin, scale=scale, reduction=case.reduction)
     cost.calcMode("float64")
-    cost.W.data = rng.normal(size=(3, 4)) * np.array([1e-3, 0.1, 1.0, 10.0])  # lengths do not count
-    value = cost(x, labels)
-    cost.backward()
-    X, W = tensor(x, requires_grad=True), tensor(np.asarray(cost.W.data, np.float64), requires_grad=True)
-    cosines = (X / X.norm(dim=1, keepdim=True)) @ (W / W.norm(dim=0, keepdim=True))
-    angles = cosines.acos()
-    isRight = tensor(np.eye(4)[labels]) > 0
-    scores = 8 * (angles + 0.4 * isRight.double()).cos()  # of booleans PyTorch makes float32
-    wanted = -scores.log_softmax(1)[isRight].mean()
-    wanted.backward()
-    assert (angles[isRight] + 0.4 < np.pi).all()
-    np.testing.assert_allclose(value, wanted.item(), rtol=1e-10)
-    np.testing.assert_allclose(cost.grad[0], X.grad.numpy(), rtol=1e-9, atol=1e-10)
-    np.testing.assert_allclose(cost.W.grad, W.grad.numpy(), rtol=1e-9, atol=1e-10)
+    cost.W.data = case.normal(insize, classes) * 10 ** case.rng.uniform(-3, 1, classes)
+    W = torch.tensor(np.array(cost.W.data), requires_grad=True)
+
+    def terms(x, labels):
+        cosines = (x / x.norm(dim=1, keepdim=True)) @ (W / W.norm(dim=0, keepdim=True))
+        isRight = torch.nn.functional.one_hot(labels, classes) > 0
+        right = cosines[isRight]
+        angles = right.acos() + margin
+        wider = torch.where(angles < np.pi, angles.cos(), right - margin * np.sin(margin))
+        return -(scale * torch.where(isRight, wider[:, None], cosines)).log_softmax(1)[isRight]
+
+    case.check(cost, terms, case.normal(case.n, insize), case.rng.integers(0, classes, case.n))
+    np.testing.assert_allclose(cost.W.grad, W.grad.numpy(), rtol=1e-9, atol=1e-9 * max(1, abs(W.grad.numpy()).max()))
 
 
 def test_nll_of_no_class_weight_is_refused():
