@@ -79,7 +79,7 @@ def dot(a, b):
 @pytest.fixture(params=[1, 64], ids=["rows", "columns"])
 def thin(request, monkeypatch):
     """Convolutions take rows as they lie, or unroll them where they are short, as most of these are."""
-    monkeypatch.setattr(convolution, "THIN", request.param)
+    monkeypatch.setattr(convolution, "MIN_PRODUCT_COLUMNS", request.param)
 
 
 # Convolution

@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from puregraph.ops.native.threads import tuner
-from puregraph.ops.native.threads.tuner import ENOUGH, LONG, OFTEN, RUNS, SELDOM, WARM, ThreadTuner
+from puregraph.ops.native.threads.tuner import ENOUGH, MAX_TUNED_NANOSECONDS, OFTEN, RUNS, SELDOM, WARM, ThreadTuner
 
 
 class Machine:
@@ -43,7 +43,7 @@ def test_the_faster_way_is_taken(together, alone, isAlone, monkeypatch):
 
 
 def test_what_takes_long_is_left_to_all(monkeypatch):
-    machine = Machine(LONG, LONG // 4, monkeypatch)
+    machine = Machine(MAX_TUNED_NANOSECONDS, MAX_TUNED_NANOSECONDS // 4, monkeypatch)
     assert machine.run(3000) == 0
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from puregraph.compile.trace.schedule import Schedule
 
 BRIEF = 12  # most letters of a term that may be repeated
-LONG = 80  # longer formulas are written below the table
+MAX_FORMULA_LETTERS = 80  # longer formulas are written below the table
 MAX_LISTED_ARGUMENTS = 8  # most arguments that are all listed
 TRANSPOSES = (np.transpose, np.swapaxes, np.moveaxis)
 NAMED = {np.flip: "flip", np.diagonal: "diagonal"}  # views that are shown by name
@@ -200,7 +200,7 @@ def isBrief(t: Term) -> bool:
 
 def isShort(t: Term) -> bool:
     """True if a formula is short enough to be written inline."""
-    return len(written(t)) <= LONG
+    return len(written(t)) <= MAX_FORMULA_LETTERS
 
 
 def written(t: Term) -> str:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from puregraph.core.rules import ArrayFunction
 
 __all__ = ["kindsOf", "readerOf"]
-SMALL = 1 << 14  # most bytes of a constant that is computed while tracing
+MAX_CONSTANT_BYTES = 1 << 14  # most bytes of a constant that is computed while tracing
 
 
 def need(x: object) -> Value:
@@ -134,7 +134,7 @@ def readCast(recorder: Recorder, function: ArrayFunction, arguments: list, optio
     x, dtype, *extra = arguments
     again = extra[0] if extra else options.get("copy", True)
     x, dtype = need(x), np.dtype(dtype)
-    if isConstant([x]) and x.size * dtype.itemsize <= SMALL:
+    if isConstant([x]) and x.size * dtype.itemsize <= MAX_CONSTANT_BYTES:
         return constantResult(recorder, astype, [x, dtype], {})
     if x.dtype == dtype and not again:
         return x
@@ -151,7 +151,7 @@ def readCopy(recorder: Recorder, function: ArrayFunction, arguments: list, optio
     order = options.get("order", "K")
     if order not in ("K", "C") or len(arguments) > 1 or not options.keys() <= {"order"}:
         raise UnreadableError("a copy in another order")
-    if isConstant([x]) and x.nbytes <= SMALL:
+    if isConstant([x]) and x.nbytes <= MAX_CONSTANT_BYTES:
         return constantResult(recorder, np.copy, [x], {"order": order})
     size = x.dtype.itemsize
     layout = strides.contiguous(x.shape, size) if order == "C" else strides.like(x.shape, x.strides, size)
@@ -233,7 +233,7 @@ def readWhere(recorder: Recorder, function: ArrayFunction, arguments: list, opti
     values = [x for x in (c, a, b) if type(x) is Value]
     shape = broadcast([x.shape for x in values])
     dtype = np.result_type(*[x.dtype if type(x) is Value else x for x in (a, b)])
-    if isConstant(values) and prod(shape) * dtype.itemsize <= SMALL:
+    if isConstant(values) and prod(shape) * dtype.itemsize <= MAX_CONSTANT_BYTES:
         return constantResult(recorder, np.where, [c, a, b], {})
     layout = layoutOf(recorder, shape, values, dtype.itemsize)
     return recorder.made(np.where, (c, a, b), {}, "pointwise", shape, dtype, layout)
@@ -269,7 +269,7 @@ def readReduction(recorder: Recorder, function: ArrayFunction, arguments: list, 
     axes = strides.reducedAxes(axis, x.ndim)
     keeps = bool(options.get("keepdims", False))
     dtype = reducedDtype(function, x.dtype, options.get("dtype"))
-    if isConstant([x]) and x.nbytes <= SMALL:
+    if isConstant([x]) and x.nbytes <= MAX_CONSTANT_BYTES:
         return constantResult(recorder, function, [x], options)
     shape = tuple([1 if i in axes else n for i, n in enumerate(x.shape) if keeps or i not in axes])
     order = strides.sortedAxes([strides.aligned(x.shape, x.strides, x.ndim)], x.ndim)
@@ -313,7 +313,9 @@ def readOther(recorder: Recorder, function: ArrayFunction, arguments: list, opti
     """The shape, dtype and layout of a result, inferred by running numpy on ones."""
     if function in COUNTED and any(valuesIn([arguments[1:], list(options.values())])):
         raise UnreadableError(f"{function.__name__} with sizes that depend on data")
-    if isConstant([arguments, list(options.values())]) and all(x.nbytes <= SMALL for x in valuesIn([arguments])):
+    if isConstant([arguments, list(options.values())]) and all(
+        x.nbytes <= MAX_CONSTANT_BYTES for x in valuesIn([arguments])
+    ):
         return constantResult(recorder, function, arguments, options)
     layout = None
     if function is np.einsum:

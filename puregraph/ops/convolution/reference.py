@@ -29,10 +29,10 @@ from puregraph.ops.convolution.cuda import depthwise, direct
 from puregraph.ops.convolution.windowgeometry import Window, padded, perAxis, unpadded, window
 from puregraph.ops.kernel import CHANNELSLAST, MAKES, READS, Halves, kernel
 
-THIN = 64  # columns below which a row does not get its own matrix product
-FULL = 256  # columns that fill a matrix product
+MIN_PRODUCT_COLUMNS = 64  # columns below which a row does not get its own matrix product
+FULL_PRODUCT_COLUMNS = 256  # columns that fill a matrix product
 L2_ELEMENTS = 1 << 19  # elements that stay in the L2 cache
-LONG = 1024  # positions above which a slim product, which is quicker transposed, is worth transposing its result
+MIN_TRANSPOSED_POSITIONS = 1024  # fewest positions for which a slim product is computed transposed
 ADDING = 4  # adding overlaps takes this many times as long as copying them
 
 
@@ -64,7 +64,7 @@ class ConvLayout(NamedTuple):
 def layout(shape, size, stride, pad, dilation, groups):
     """The ConvLayout of a call; a row axis of length one goes in front where rows must be unrolled."""
     lay = ConvLayout(shape[0], shape[1], groups, window(shape[2:], size, stride, pad, dilation))
-    if len(shape) > 3 and lay.window.dilation[0] == 1 and lay.columns >= THIN:
+    if len(shape) > 3 and lay.window.dilation[0] == 1 and lay.columns >= MIN_PRODUCT_COLUMNS:
         return lay
     front = (1,), (1,), (1,), ((0, 0),), (1,)
     return lay._replace(window=Window(*(unit + values for unit, values in zip(front, lay.window))))
@@ -184,7 +184,7 @@ def convolveWeight(grad, x, size, stride, pad, dilation, groups):
     """
     size = perAxis(size, x.ndim - 2)
     lay = layout(x.shape, size, stride, pad, dilation, groups)
-    o, isLong = grad.shape[1] // groups, lay.n * prod(lay.window.count) >= LONG
+    o, isLong = grad.shape[1] // groups, lay.n * prod(lay.window.count) >= MIN_TRANSPOSED_POSITIONS
     dW = np.zeros((groups, lay.depth, o) if isLong else (groups, o, lay.depth), dtype=x.dtype)
     term = np.empty_like(dW)
     for g, u in operands(lay, grad, x):
@@ -256,7 +256,7 @@ def isPointwise(lay):
     """True for windows of size and stride one without padding: the channels can be multiplied without a copy."""
     win = lay.window
     plain = prod(win.size) == prod(win.stride) == 1 and not any(map(any, win.pad))
-    return plain and prod(win.spatial) >= THIN
+    return plain and prod(win.spatial) >= MIN_PRODUCT_COLUMNS
 
 
 def pointwise(x, W, groups):
@@ -295,7 +295,7 @@ def correlateTransposed(grad, W, lay):
 def batches(lay):
     """The samples a few at a time, enough to fill a product and few enough for the cache: (slice, ConvLayout)."""
     single = lay._replace(n=1)
-    few = max(1, -(-FULL // max(1, single.columns)), L2_ELEMENTS // max(1, prod(single.unrolled)))
+    few = max(1, -(-FULL_PRODUCT_COLUMNS // max(1, single.columns)), L2_ELEMENTS // max(1, prod(single.unrolled)))
     for i in range(0, lay.n, few):
         n = min(few, lay.n - i)
         yield slice(i, i + n), lay._replace(n=n)

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from puregraph.core.protocols import Strided
 
-CHUNK = 1 << 12  # elements of a task, at least
-FEW = 64  # elements that are sorted by counting
+MIN_TASK_ELEMENTS = 1 << 12  # elements of a task, at least
+MAX_COUNTED_ELEMENTS = 64  # elements that are sorted by counting
 DIGITS = 256
 
 
@@ -48,8 +48,8 @@ def sortAlong(
     amount = 1
     for size in lines.sizes:
         amount *= size
-    share = max(1, CHUNK // n)
-    room = max(FEW, 1 << (n - 1).bit_length())
+    share = max(1, MIN_TASK_ELEMENTS // n)
+    room = max(MAX_COUNTED_ELEMENTS, 1 << (n - 1).bit_length())
     slots: dict[str, Any] = {"x": x, "values": values, "indices": indices, "n": n, "count": count}
     slots |= {"lines": amount, "share": share}
     slots |= dict(zip(("xStep", "valueStep", "indexStep"), lines.along))
@@ -110,7 +110,7 @@ class SortCode:
             self.order.store(i, code.convert(i, "i32"))
         self.left.value = self.n
         self.side.value = 0
-        with code.when((self.count < self.n) & (self.n > FEW)):
+        with code.when((self.count < self.n) & (self.n > MAX_COUNTED_ELEMENTS)):
             self.leaveOut()
         left = self.left.value
 
@@ -118,9 +118,9 @@ class SortCode:
             values.store(rank * along[1], x.load(index * along[0]))
             indices.store(rank * along[2], index)
 
-        with code.when(left <= FEW):
+        with code.when(left <= MAX_COUNTED_ELEMENTS):
             self.byCounting(left, put)
-        with code.when(left > FEW):
+        with code.when(left > MAX_COUNTED_ELEMENTS):
             self.byBytes(left)
             with code.loop(0, self.count, unroll=1) as rank:
                 put(rank, code.convert(self.order.load(self.side.value + rank), "i64"))

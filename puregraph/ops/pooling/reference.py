@@ -13,7 +13,7 @@ from puregraph.ops.gather.reference import addAt, valuesAt
 from puregraph.ops.kernel import CHANNELSLAST, Halves, kernel
 from puregraph.ops.pooling import cuda as pooling
 
-CHUNK = 1 << 17  # elements processed at a time, so that the copy of each tap stays in the L2 cache
+L2_ELEMENTS = 1 << 17  # elements processed at a time, so that the copy of each tap stays in the L2 cache
 
 
 @kernel
@@ -77,7 +77,7 @@ maxPool.declare(layout=CHANNELSLAST, halves=Halves((0,), 1))
 
 def chunks(count, win):
     """Slices of a few channels."""
-    step = max(1, CHUNK // max(1, prod(win.full)))
+    step = max(1, L2_ELEMENTS // max(1, prod(win.full)))
     return [slice(i, i + step) for i in range(0, count, step)]
 
 

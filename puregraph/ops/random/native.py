@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 FACTORS = (0xD2E7470EE14C6C93, 0xCA5A826395121157)
 ADDED = (0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B)
 ROUNDS = 10
-CHUNK = 1 << 13  # random numbers of a task
+TASK_NUMBERS = 1 << 13  # random numbers of a task
 FORMS = {"f32": ("i32", 8, 24), "f64": ("i64", 4, 53)}  # kind of the integers, their number in a block, random bits
 
 
 def uniform(y: Strided, count: int, key: object, counter: Any, kind: str = "f32") -> list[KernelCall]:
     """y[i] for i < count as `reference.uniform`; key and counter are read from memory as it runs."""
     slots = {"y": y, "count": count, "key": key, "counter": counter}
-    return [KernelCall(f"uniform {count}", kind, partial(writeUniform, kind), slots, -(-count // CHUNK))]
+    return [KernelCall(f"uniform {count}", kind, partial(writeUniform, kind), slots, -(-count // TASK_NUMBERS))]
 
 
 def writeUniform(kind: str, code: IRBuilder) -> None:
@@ -36,8 +36,8 @@ def writeUniform(kind: str, code: IRBuilder) -> None:
     y, count = code.pointer("y", kind), code.integer("count")
     key, counter = code.pointer("key", "i64").load(), code.pointer("counter", "i64").load()
     keys = scheduled(code, key)
-    start = code.task * CHUNK
-    with code.loop(start, code.min(start + CHUNK, count), many, unroll=1) as i:
+    start = code.task * TASK_NUMBERS
+    with code.loop(start, code.min(start + TASK_NUMBERS, count), many, unroll=1) as i:
         words = block(code, keys, i // many + 1, counter)
         drawn = code.constant(0, IRType("i64", 4))
         for lane, word in enumerate(words):

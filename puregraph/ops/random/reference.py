@@ -21,7 +21,7 @@ from puregraph.ops.cuda.runtime.launch import THREADS, Launch, blocksFor, gridFo
 from puregraph.ops.cuda.runtime.preprocess import defined, stored
 from puregraph.ops.kernel import kernel
 
-CHUNK = 1 << 13  # elements processed at a time, so that the many short steps stay in the L2 cache
+L2_ELEMENTS = 1 << 13  # elements processed at a time, so that the many short steps stay in the L2 cache
 LN2 = 0.6931471805599453
 LOGARITHM = [1.0 / (2 * k + 1) for k in range(12)]
 SINE = [(-1) ** k / factorial(2 * k + 1) for k in range(12)]
@@ -79,8 +79,8 @@ def normal(shape, key, counter, dtype=np.float32):
     count = prod(shape)
     drawn = words(key, counter, count + count % 2).reshape(-1, 2)
     x = np.empty(drawn.shape, dtype=dtype)
-    for i in range(0, len(drawn), CHUNK):
-        x[i : i + CHUNK] = boxMuller(drawn[i : i + CHUNK])
+    for i in range(0, len(drawn), L2_ELEMENTS):
+        x[i : i + L2_ELEMENTS] = boxMuller(drawn[i : i + L2_ELEMENTS])
     return np.ascontiguousarray(x.reshape(-1)[:count]).reshape(shape)
 
 

@@ -20,7 +20,7 @@ from puregraph.ops.native.math.emit import larger
 if TYPE_CHECKING:
     from puregraph.core.protocols import Strided
 
-CHUNK = 1 << 14  # elements of a task, at least
+MIN_TASK_ELEMENTS = 1 << 14  # elements of a task, at least
 LINES = 8  # lines processed at a time if they are not adjacent in memory
 GROUPS = {"logSumExp": 4}  # groups of LINES processed at a time, for slow operations
 VECTORS = 4  # most vectors of adjacent lines processed at a time
@@ -70,7 +70,7 @@ def cumulate(x: Strided, y: Strided, kind: str, element: str, lines: AxisLines, 
     units = -(-count // width)
     for m, _, _ in outer:
         units *= m
-    share = max(1, CHUNK // (width * lines.n))
+    share = max(1, MIN_TASK_ELEMENTS // (width * lines.n))
     slots: dict[str, Any] = {"x": x, "y": y, "n": lines.n, "count": count, "units": units, "share": share}
     slots |= {"xFirst": lines.first[0], "yFirst": lines.first[1], "xStep": lines.step[0], "yStep": lines.step[1]}
     for i, (m, s, t) in enumerate(lines.axes):

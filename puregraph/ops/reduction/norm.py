@@ -34,7 +34,7 @@ def norm(y, *arrays):
     if any(computed(x.dtype) not in ("float", "double") for x in arrays):
         return NotImplemented
     arrays = [x for x in arrays if x.size]
-    chunk = max(blocksFor(blocksFor(sum(x.size for x in arrays), 2 * WAVE), 4096) * 4096, CHUNK)
+    chunk = max(blocksFor(blocksFor(sum(x.size for x in arrays), 2 * WAVE), 4096) * 4096, MIN_CHUNK_ELEMENTS)
     groups = {}
     for x in arrays:  # without gaps elements may be summed in the order of memory
         groups.setdefault(stored(x.dtype) if isDense(x) else id(x), []).append(x)
@@ -57,7 +57,7 @@ def norm(y, *arrays):
     return [*launches, Launch("norm", ROOT, "root", slots, (1, 1, 1), (THREADS, 1, 1))]
 
 
-CHUNK = 1 << 14
+MIN_CHUNK_ELEMENTS = 1 << 14
 SQUARES = """
 extern "C" __global__ void __launch_bounds__(256)
     squares(double* __restrict__ parts, int first, int64 chunk, const int64* __restrict__ table, int rows) {

@@ -22,8 +22,8 @@ from puregraph.ops.ir.value import Call, Value
 if TYPE_CHECKING:
     from puregraph.compile.trace.schedule import Schedule
 
-WIDE = 1024  # fewest elements of a row that is worth padding
-STEP = 64  # rows are padded to a multiple of this many elements
+MIN_PADDED_ELEMENTS = 1024  # fewest elements of a row that is worth padding
+ROW_MULTIPLE = 64  # rows are padded to a multiple of this many elements
 BYTES = 16  # bytes of a wide load
 
 
@@ -89,14 +89,14 @@ def row(y: Value) -> int:
     """The bytes of a row to pad; 0 if rows need no padding."""
     size = y.dtype.itemsize
     width = next((n for n, s in zip(y.shape, y.strides) if s == size and n > 1), 0)
-    isWide = y.base is None and width >= WIDE and width * size % BYTES
+    isWide = y.base is None and width >= MIN_PADDED_ELEMENTS and width * size % BYTES
     return width * size if isWide and width < y.size and isDense(y.shape, y.strides, size) else 0
 
 
 def pad(values: list[Value], calls: list[Call]) -> None:
     """Pad the rows of Values and their views, unless a view runs across rows or a product would have no launches."""
     before = [(v.strides, v.offset) for v in values]
-    rows = {v.number: (row(v), v.dtype.itemsize * STEP) for v in values if v.base is None}
+    rows = {v.number: (row(v), v.dtype.itemsize * ROW_MULTIPLE) for v in values if v.base is None}
     after = [padded(v, *rows[v.root.number]) for v in values]
     if None in after:
         return

@@ -23,7 +23,7 @@ from puregraph.ops.cuda.runtime.preprocess import areFloats
 
 RUN = 4  # positions along the last axis that a thread computes where channels are contiguous
 BLOCKS = 132 * 8  # blocks that a large GPU runs at a time
-LEAST = 64  # fewest positions for which a thread pays off
+MIN_THREAD_POSITIONS = 64  # fewest positions for which a thread pays off
 
 
 def forward(y: Any, x: Any, W: Any, window: Any) -> list[Launch] | Any:
@@ -108,7 +108,7 @@ def weight(dW: Any, grad: Any, x: Any, window: Any) -> list[Launch] | Any:
     isLast = abs(stridesOf(grad)[1]) < abs(stridesOf(grad)[-1])
     lanes = WARP if isLast else 1
     across = blocksFor(filters, lanes * pack)
-    parts = max(1, min(BLOCKS // (across * taps), count // (THREADS // lanes * LEAST)))
+    parts = max(1, min(BLOCKS // (across * taps), count // (THREADS // lanes * MIN_THREAD_POSITIONS)))
     part = blocksFor(count, parts)
     parts = blocksFor(count, part)
     kind = wideType(dW, grad, x)

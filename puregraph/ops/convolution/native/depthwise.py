@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 GRAIN = 1 << 18  # fewest multiplications of a part
 PARTS = 16  # maximum number of parts that the rows are split into, in the weight gradient
-LONG = 64  # taps in a row from which on a loop sums them one by one
+MIN_LOOPED_TAPS = 64  # taps in a row from which on a loop sums them one by one
 WRITTEN = 7  # maximum number of groups of tap rows that are unrolled in the weight gradient
 
 
@@ -192,7 +192,7 @@ class DepthwiseWeightGrad:
     def vector(self, c: IRValue, lanes: int, live: IRValue | None) -> None:
         """A row of pixels and a vector of channels: as many rows of taps at a time as the registers hold."""
         (_deep, high, wide), real = self.lines, self.geometry.real
-        if len(wide.taps) > LONG:
+        if len(wide.taps) > MIN_LOOPED_TAPS:
             self.oneByOne(c, lanes, live)
             return
         parts = ceil(len(wide.taps) / WIDEST)

@@ -17,7 +17,7 @@ from puregraph.ops.cuda.runtime.launch import BUSIEST, PROCESSORS, TICKETS, WARP
 from puregraph.ops.cuda.runtime.preprocess import read
 from puregraph.ops.formula.loopnest import LoopNest, ReducedNest, isAxis
 
-BLOCK = 256
+BLOCK_THREADS = 256
 MAX_THREAD_COLUMNS = 4  # maximum columns of a thread: more take too many registers for sums and kept values
 TWO_ROW_OPERANDS = (
     4  # operands from which on two rows, not four, are loaded at a time: registers hold no more loads in flight
@@ -81,7 +81,7 @@ class ColumnWriter(NestWriter):
             self.x //= 2
             self.blocks = -(-nest.space[-1] // (self.cover * self.x))
         self.groups = self.lone
-        threads = threads or (2 * BLOCK if self.groups < PROCESSORS else BLOCK)
+        threads = threads or (2 * BLOCK_THREADS if self.groups < PROCESSORS else BLOCK_THREADS)
         self.y: int = max(1, min(threads // self.x, 1 << (self.length - 1).bit_length())) if like is None else like.y
 
     @property

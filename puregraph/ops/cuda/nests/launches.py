@@ -38,9 +38,9 @@ from puregraph.ops.formula.loopnest import (
     title,
 )
 
-FULL = 528  # blocks that occupy a large GPU
-PART = 4096  # fewest elements of a row for which a block pays off
-LEAST = 3  # fewest rows per thread for which a block of columns pays off
+FULL_GPU_BLOCKS = 528  # blocks that occupy a large GPU
+MIN_ROW_ELEMENTS = 4096  # fewest elements of a row for which a block pays off
+MIN_THREAD_ROWS = 3  # fewest rows per thread for which a block of columns pays off
 
 
 def launches(nest: LoopNest) -> list[Launch]:
@@ -90,9 +90,9 @@ def rows(nest: LoopNest, axes: frozenset[int]) -> list[Launch]:
     """The launches of a nest that reduces the last axis, and perhaps others."""
     long = prod(nest.space[a] for a in axes)
     count = prod(nest.space) // long
-    if rowSplit(nest, axes).held or count >= FULL // 2 or long <= 4 * PART:
+    if rowSplit(nest, axes).held or count >= FULL_GPU_BLOCKS // 2 or long <= 4 * MIN_ROW_ELEMENTS:
         return [rowLaunch(nest, axes)]
-    size = roundUp(-(-long // min(FULL // count, long // PART)), PART // 4)
+    size = roundUp(-(-long // min(FULL_GPU_BLOCKS // count, long // MIN_ROW_ELEMENTS)), MIN_ROW_ELEMENTS // 4)
     return inParts(nest, axes, size, rowLaunch)
 
 
@@ -101,8 +101,8 @@ def columns(nest: LoopNest, axes: frozenset[int]) -> list[Launch]:
     _, x, blocks = across(nest)
     blocks *= prod(n for a, n in enumerate(nest.space[:-1]) if a not in axes)
     long = prod(nest.space[a] for a in axes)
-    pieces = min(PROCESSORS * RESIDENT // blocks, long // (LEAST * FULLBLOCK // x))
-    if pieces < 2 or long <= 2 * FULL:
+    pieces = min(PROCESSORS * RESIDENT // blocks, long // (MIN_THREAD_ROWS * FULLBLOCK // x))
+    if pieces < 2 or long <= 2 * FULL_GPU_BLOCKS:
         return [columnLaunch(nest, axes)]
     perPosition = long // nest.space[min(axes)]  # a part consists of entire positions of the first axis
     return inParts(nest, axes, roundUp(-(-long // pieces), perPosition), columnLaunch)

@@ -18,9 +18,9 @@ from puregraph.ops.cuda.runtime.launch import BUSIEST, WARP, Launch
 from puregraph.ops.cuda.runtime.preprocess import read
 from puregraph.ops.formula.loopnest import LoopNest, ReducedNest, saved
 
-BLOCK = 128  # threads of a block, if a row takes at most a warp
+SHORT_ROW_THREADS = 128  # threads of a block, if a row takes at most a warp
 LANES = (1, 2, 4, 8, 16, *range(WARP, 1025, WARP))  # threads that may compute a row together
-LONG = 512  # threads for a row that does not fit in registers
+LONG_ROW_THREADS = 512  # threads for a row that does not fit in registers
 BUSY = 132 * 1024  # threads that occupy a large GPU
 SHARED = 48 << 10  # bytes of shared memory that any kernel may use
 
@@ -69,7 +69,7 @@ def rowSplit(nest: LoopNest, axes: frozenset[int]) -> RowSplit:
             if fitting:
                 _, lanes, held = min(fitting)
                 return RowSplit(lanes, lanes * groupsOf(nest, shape, lanes, length), held, tuple(kept), many)
-    return RowSplit(LONG, LONG, 0, (), manyOf(nest, [] if len(axes) == 1 else [nest.space[-1]]))
+    return RowSplit(LONG_ROW_THREADS, LONG_ROW_THREADS, 0, (), manyOf(nest, [] if len(axes) == 1 else [nest.space[-1]]))
 
 
 def registerBytes(many: int, hasBeside: bool) -> Iterator[tuple[int, dict[int, int]]]:
@@ -86,7 +86,7 @@ def groupsOf(nest: LoopNest, shape: ReducedNest, lanes: int, length: int) -> int
     """The number of rows that a block computes at a time; their reductions beside must fit in shared memory."""
     if lanes > WARP:
         return 1
-    groups, warp = BLOCK // lanes, WARP // lanes
+    groups, warp = SHORT_ROW_THREADS // lanes, WARP // lanes
     if not shape.beside:
         return groups
     return max(1, min(2 * groups, SHARED // (length * KINDS[nest.kind][1])) // warp) * warp

@@ -11,7 +11,7 @@ WARM = 8  # runs before anything is measured
 RUNS = 5  # runs of each kind in a trial; the first run of the other kind has its data in the wrong cache
 ENOUGH = 3  # a trial ends early after this many runs, if all of them took much longer
 OFTEN, SELDOM = 16, 2048  # minimum and maximum runs between trials; they double after a trial that changes nothing
-LONG = 12_000_000  # nanoseconds; longer runs always use all threads
+MAX_TUNED_NANOSECONDS = 12_000_000  # nanoseconds; longer runs always use all threads
 HOPELESS, BETTER = 1.5, 0.95
 
 
@@ -53,8 +53,8 @@ class ThreadTuner:
     def trying(self) -> Generator[None, None, None]:
         """A trial, as a generator that yields before each run."""
         before = self.isAlone
-        best = yield from self.shortest(LONG)
-        if best < LONG:
+        best = yield from self.shortest(MAX_TUNED_NANOSECONDS)
+        if best < MAX_TUNED_NANOSECONDS:
             self.isAlone = not before
             other = yield from self.shortest(HOPELESS * best)
             self.isAlone = not before if other < BETTER * best else before
