@@ -320,6 +320,46 @@ def test_cross_attention_with_a_mask_is_that_of_torch(rng):
 
 
 @pytest.mark.peers
+@pytest.mark.parametrize("groups", [1, 2, None])
+def test_attention_of_rotated_heads_in_groups_is_that_of_torch(groups, rng):
+    import torch
+
+    net = models.multiHeadAttention(24, 4, causal=True, groups=groups, rotary=50.0, window=3, cap=1.5)
+    net.calcMode("float64")
+    weights = {path: torch.tensor(rng.standard_normal(p.shape), requires_grad=True) for path, p in net.params.items()}
+    for path, p in net.params.items():
+        p.data = weights[path].detach().numpy()
+    x, g, count = rng.standard_normal((2, 7, 24)), rng.standard_normal((2, 7, 24)), groups or 4
+    t = torch.tensor(x, requires_grad=True)
+    parts = torch.split(t @ weights["qkv.W"] + weights["qkv.b"], (24, 6 * count, 6 * count), -1)
+    q, k, v = (part.view(2, 7, -1, 6).transpose(1, 2) for part in parts)
+    angles = torch.outer(torch.arange(7.0, dtype=torch.float64), 50.0 ** (-torch.arange(0, 6, 2).double() / 6)).repeat(
+        1, 2
+    )
+    turn = [h * angles.cos() + torch.cat([-h[..., 3:], h[..., :3]], -1) * angles.sin() for h in (q, k)]
+    q, k, v = turn[0], *(h.repeat_interleave(4 // count, 1) for h in (turn[1], v))
+    scores = 1.5 * torch.tanh(q @ k.mT / 6**0.5 / 1.5)
+    seen = torch.ones(7, 7).tril().triu(-2) > 0
+    y = torch.softmax(scores.masked_fill(~seen, -torch.inf), -1) @ v
+    y = y.transpose(1, 2).reshape(2, 7, 24) @ weights["out.W"] + weights["out.b"]
+    y.backward(torch.tensor(g))
+    close(net(x), y.detach().numpy(), "output")
+    net.backward(g)
+    close(net.grad, t.grad.numpy(), "input")
+    for path, p in net.params.items():
+        close(p.grad, weights[path].grad.numpy(), path)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [({"groups": 3}, "groups that divide the 4 heads, got 3"), ({"rotary": 10.0, "cross": True}, "got cross=True")],
+)
+def test_attention_of_groups_or_rotations_that_do_not_fit_is_refused(options, words):
+    with pytest.raises(ValueError, match=words):
+        models.multiHeadAttention(24, 4, **options)
+
+
+@pytest.mark.peers
 def test_a_gpt_is_that_of_torch(rng):
     import torch
     from torch import nn
