@@ -48,6 +48,7 @@ DECLARATIONS = {
     "updates": "True: it writes to its first argument, a State, and returns it",
     "records": "how a compiled step records it: a reader of puregraph/compile/trace/numpyrules.py",
     "decompose": "rule(*arguments): the same by simpler functions, or NotImplemented",
+    "composed": "rule(*arguments): the same by functions whose derivatives are known, or NotImplemented",
     "onnx": "rule(writer, call): the names of its results, written as operators of ONNX",
     "words": "rule(*arguments): the same by simpler functions, for ONNX alone",
 }
@@ -102,6 +103,7 @@ class Shared:
             operation.declare(**declarations)
 
     adjoint = declaring("adjoint")
+    composed = declaring("composed")
     decompose = declaring("decompose")
     jvp = declaring("jvp")
     lower = declaring("lower")

@@ -31,7 +31,13 @@ FORBIDDENCALLS = {"eval", "exec"}
 FORBIDDENMODULES = {"dill", "cloudpickle", "marshal", "pickle", "shelve"}
 SOURCES = library()
 SNAKE = ("puregraph.autodiff", "puregraph.compat")  # torch's and afnio's names
-OFNUMPY = ".derivatives"  # rules name their arguments as numpy does
+OFNUMPY = (
+    ".derivatives",
+    ".statistics",
+    ".assembly",
+    ".factorizations",
+    ".matrixfunctions",
+)  # rules name their arguments as numpy does
 MIXED = [source for source in SOURCES if not source.name.startswith(SNAKE) and not source.name.endswith(OFNUMPY)]
 
 

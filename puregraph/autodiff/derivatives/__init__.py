@@ -2,9 +2,23 @@
 
 from puregraph.autodiff.derivatives import declarations, ufuncs
 from puregraph.ops.gather import derivatives as gather
+from puregraph.ops.movement import assembly
 from puregraph.ops.movement import derivatives as movement
 from puregraph.ops.product import derivatives as product
-from puregraph.ops.reduction import cumulategrads
+from puregraph.ops.product import factorizations, matrixfunctions
+from puregraph.ops.reduction import cumulategrads, statistics
 from puregraph.ops.reduction import derivatives as reduction
 
-__all__ = ["cumulategrads", "declarations", "gather", "movement", "product", "reduction", "ufuncs"]
+__all__ = [
+    "assembly",
+    "cumulategrads",
+    "declarations",
+    "factorizations",
+    "gather",
+    "matrixfunctions",
+    "movement",
+    "product",
+    "reduction",
+    "statistics",
+    "ufuncs",
+]

@@ -102,6 +102,15 @@ def jvpOf(function: ArrayFunction) -> Jvp | None:
     return itself(at) if rule is None and at is not None else rule
 
 
+def simplerCall(function: ArrayFunction, rule: Callable[..., Any], arguments: tuple, options: Mapping[str, Any]) -> Any:
+    """Call the composition of a function; NotImplemented if an option that changes the result is not one of its own."""
+    names = parametersOf(rule)
+    known = {name: option for name, option in options.items() if name in names}
+    lost = [name for name, option in options.items() if name not in names and not isDefault(function, name, option)]
+    isOpen = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in names.values())
+    return NotImplemented if lost and not isOpen else rule(*arguments, **(options if isOpen else known))
+
+
 def itself(at: int = 0, drop: tuple[str, ...] = ()) -> Jvp:
     """The tangent of a function that is linear in one argument: the function of that argument's tangent."""
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from puregraph.autodiff.derivatives.declarations import jvpOf
+from puregraph.autodiff.derivatives.declarations import jvpOf, simplerCall
 from puregraph.autodiff.derivatives.ufuncs import throughFormulas
 from puregraph.autodiff.functionalcall import Pure
 from puregraph.core.errors import AutoDiffException
@@ -124,6 +125,11 @@ def push(function: ArrayFunction, values: list, tangents: list, options: dict) -
     """
     if not changes(tangents) or declared(function, "constant"):
         return function(*values, **options), None
+    simpler = declared(function, "composed")
+    if simpler is not None:
+        result = throughDuals(partial(simplerCall, function, simpler), values, tangents, options)
+        if result is not None:
+            return result
     rule: Any = throughFormulas if isinstance(function, Interpreter) else jvpOf(function)
     if rule is REFERENCE:
         rule = throughReference
@@ -193,9 +199,28 @@ def write(result: Any, out: Any) -> Any:
     return Dual(target, tangent, result.level) if isinstance(result, Dual) else target
 
 
+def throughDuals(function: Any, values: list, tangents: list, options: dict) -> tuple[Any, Any] | None:
+    """Run a function on Duals of these values and tangents; None if it gives NotImplemented."""
+    level = max([0, *(known + 1 for known in levels(values))])
+    result = function(dualsOf(values, tangents, level), options)
+    if result is NotImplemented:
+        return None
+    (y,), (t,) = part((result,), level)
+    return y, t
+
+
+def dualsOf(values: Any, tangents: Any, level: int) -> tuple:
+    """Values and tangents as Duals, those in lists, too."""
+    return tuple(
+        [
+            type(x)(dualsOf(x, t, level)) if type(t) is list else x if t is None else Dual(x, t, level)
+            for x, t in zip(values, tangents)
+        ]
+    )
+
+
 def throughReference(function: Any, values: list, tangents: list, options: dict) -> tuple[Any, Any]:
     """Run the kernel's numpy reference on Duals; its functions have tangents."""
-    level = max([0, *(known + 1 for known in levels(values))])
-    duals = [x if t is None else Dual(x, t, level) for x, t in zip(values, tangents)]
-    pairs = [part((y,), level) for y in function.reference(*duals, **options)]
-    return tuple([y for (y,), _ in pairs]), [t for _, (t,) in pairs]
+    pair: Any = throughDuals(lambda duals, known: function.reference(*duals, **known), values, tangents, options)
+    y, t = pair
+    return tuple(y), [None] * len(y) if t is None else t

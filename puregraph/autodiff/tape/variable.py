@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from puregraph.autodiff.derivatives.declarations import FRESH, WRITING, positioned, refused, vjpOf
+from puregraph.autodiff.derivatives.declarations import FRESH, WRITING, positioned, refused, simplerCall, vjpOf
 from puregraph.autodiff.derivatives.ufuncs import powerSlope, pullbackOf, slopesOf
 from puregraph.autodiff.tape.engine import Add, backward
 from puregraph.autodiff.tape.gradmode import MODE
@@ -620,6 +620,10 @@ def record(function: ArrayFunction, arguments: tuple, options: dict[str, Any], r
     isAt = getattr(function, "__name__", "") == "at"  # np.add.at and the like
     if options.get("out") is not None or function in WRITING or isAt:
         return written(function, arguments, options, isRecorded)
+    simpler = declared(function, "composed") if isRecorded and rule is None else None
+    composed = NotImplemented if simpler is None else simplerCall(function, simpler, arguments, options)
+    if composed is not NotImplemented:
+        return composed
     plain = bare(arguments)
     for x in plain:
         operand(x, titled(function))

@@ -144,12 +144,7 @@ def einsumRule(
 
 @op(np.linalg.norm).vjp
 def normRule(g, y, x, ord=None, axis=None):
-    """y = sqrt sum x^2: dx = g x / y, and 0 where y is 0, as in torch; y = sum |x| of vectors: dx = g sign x."""
-    isVector = (x.ndim if axis is None else len(listOf(axis))) == 1
-    if ord == 1 and isVector:
-        return spread(g, x, axis) * np.sign(x)
-    if ord is not None and ord != ("fro" if not isVector else 2):
-        raise AutoDiffException(f"the gradient of norm is not known with ord={ord!r}: write it with other functions")
+    """y = sqrt sum x^2: dx = g x / y, and 0 where y is 0, as in torch; others are composed (`matrixfunctions`)."""
     isZero = np.equal(y, 0)
     return spread(np.where(isZero, 0, g / np.where(isZero, 1, y)), x, axis) * x
 
