@@ -1,5 +1,7 @@
 """A product of a value with its own transpose is found in a compiled step, and computed by half."""
 
+from inspect import signature
+
 import numpy as np
 import pytest
 
@@ -28,6 +30,18 @@ class Known(Module):
         return self.function(x)
 
 
+def recorded(monkeypatch):
+    """A list that says of each product that is lowered from now on whether it is symmetric."""
+    seen, gemm = [], matmul.gemm
+
+    def watched(*arguments):
+        seen.append(signature(gemm).bind(*arguments).arguments["isSymmetric"])
+        return gemm(*arguments)
+
+    monkeypatch.setattr(matmul, "gemm", watched)
+    return seen
+
+
 CASES = {  # a function, and whether each of its products is symmetric
     "rows": (lambda x: x @ np.swapaxes(x, -1, -2), [True]),
     "columns": (lambda x: np.swapaxes(x, -1, -2) @ x, [True]),
@@ -45,8 +59,7 @@ CASES = {  # a function, and whether each of its products is symmetric
 def test_the_transpose_of_the_same_value_is_known(monkeypatch, rng, name, lead):
     function, wanted = CASES[name]
     x = rng.standard_normal((*lead, 37, 37)).astype("f4")
-    seen, gemm = [], matmul.gemm
-    monkeypatch.setattr(matmul, "gemm", lambda *arguments: seen.append(arguments[-1]) or gemm(*arguments))
+    seen = recorded(monkeypatch)
     net = Sequential(Known(function, function(x).shape))
     found = net.compile([x.shape]).run(x)
     assert seen == wanted
@@ -58,8 +71,7 @@ def test_the_transpose_of_the_same_value_is_known(monkeypatch, rng, name, lead):
 @pytest.mark.parametrize("shape", [(40, 40), (100, 40), (40, 48)])
 def test_muon_computes_half_of_its_squares(monkeypatch, rng, shape):
     x = rng.standard_normal(shape).astype("f4")
-    seen, gemm = [], matmul.gemm
-    monkeypatch.setattr(matmul, "gemm", lambda *arguments: seen.append(arguments[-1]) or gemm(*arguments))
+    seen = recorded(monkeypatch)
     found = Sequential(Known(orthogonal, shape)).compile([shape]).run(x)
     assert seen == ([True, True, False] * 5 if shape != (100, 40) else seen)
     assert 2 * sum(seen) > len(seen)
