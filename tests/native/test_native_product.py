@@ -185,6 +185,18 @@ def test_a_matrix_times_its_transpose_is_symmetric_and_has_the_bits_of_the_full_
             assert agrees(half, a, a.T)
 
 
+def test_a_transpose_that_is_packed_ahead(rng, real):
+    a = matrix(rng, 130, 70, "rows", real)
+    panels, works = packed(a.T, 130, 70, strides(a.T), roomOf(real), lanesOf(a, LANES), real=kindOf(a))
+    y = np.zeros((130, 130), real)
+    works += gemm(
+        a, panels, EpilogueSpec(y, 130, (), kindOf(y)), 130, 130, 70, strides(a), lanes=lanesOf(a, LANES),
+        real=kindOf(a), isSymmetric=True,
+    )  # fmt: skip
+    run(works)
+    assert agrees(y, a, a.T) and (y == y.T).all()
+
+
 def test_products_of_a_batch_with_their_transposes(rng):
     a, y = rng.standard_normal((3, 50, 20)).astype("f4"), np.zeros((3, 50, 50), "f4")
     finish, axes = EpilogueSpec(y, 50, (2500,)), [BatchAxis(3, 1000, 1000)]

@@ -144,7 +144,7 @@ def vectorsFor(
     m: int, n: int, k: int, aStrides: tuple[int, int], lanes: int, real: str = "f32", halves: bool = False
 ) -> int:
     """The width in vectors of the panels of b[k, n], packed ahead for a product that is often computed."""
-    sizes = GemmSizes(m, n, k, 1, lanes, layoutOf(aStrides, (m, k)), "packed", 0, real, halves)
+    sizes = GemmSizes(m, n, k, 1, lanes, layoutOf(aStrides, (m, k)), "packed", 0, real, halves=halves)
     return blockingFor(sizes, allThreads()).tile.vectors
 
 
