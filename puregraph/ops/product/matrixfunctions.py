@@ -44,7 +44,7 @@ def crossAlong(x1, x2, axis=-1):
 
 @op(np.convolve).composed
 def convolved(a, v, mode="full"):
-    """y[i] = sum over j of a[i - j] v[j], without what lies outside of both."""
+    """y[i] = sum over j of a[i - j] v[j], over indices that both have."""
     a, v = (np.ravel(arrayOf(x)) for x in (a, v))
     if v.shape[0] > a.shape[0]:
         a, v = v, a
