@@ -9,7 +9,7 @@ from puregraph.compile import verify
 from puregraph.core import device, initial
 from puregraph.core.errors import GraphWarning
 from puregraph.graph.sequential import Sequential
-from puregraph.modules import Linear, Tanh
+from puregraph.modules import Conv2D, Linear, Mean, Tanh
 from puregraph.ops.native.llvm import jit
 from puregraph.ops.native.llvm.bfloatpairs import roundedToBfloat16
 from puregraph.optimizers import SGD, Adam
@@ -107,6 +107,27 @@ def test_steps_verify_against_rounded_factors(rng, rounding, monkeypatch):
     x, t = batch(rng)
     program = network().compile(x.shape, t.shape, cost=CrossEntropy(), optimizer=Adam())
     program.run(x, t)
+    monkeypatch.setattr(verify, "roundedToBfloat16", lambda x: x)
+    with pytest.raises(verify.VerifyError):
+        program.run(x, t)
+
+
+@pytest.mark.parametrize("size", [16, 34, 100])
+@pytest.mark.parametrize("window", [(1, 1, 0, 1), (1, 2, 0, 1), (3, 2, 1, 1), (5, 1, 2, 1), (3, 1, 2, 2)])
+def test_convolutions_multiply_rounded_factors(rng, rounding, monkeypatch, size, window, request):
+    if "generic" in request.node.name and (size, window) != (16, (1, 1, 0, 1)):
+        pytest.skip("takes long to compile: one of them is enough")
+    kernel, stride, pad, dilation = window
+    options = {"stride": stride, "pad": pad, "dilation": dilation}
+    initial.seed(5)
+    layers = Conv2D(3, size, 3, name="first"), Tanh(), Conv2D(size, 20, kernel, **options, name="second")
+    net = Sequential(*layers, Mean((2, 3)), name="net").calcMode("bfloat16")
+    x, t = rng.standard_normal((3, 3, 13, 11), np.float32), rng.integers(0, 20, 3)
+    monkeypatch.setenv(verify.VARIABLE, "1")
+    program = net.compile(x.shape, t.shape, cost=CrossEntropy(), optimizer=SGD(0.1))
+    program.run(x, t)
+    count = program.table().count(" bf16")
+    assert count == (3 if kernel == stride == 1 else 2)  # forward, data, and the weights of a pointwise one
     monkeypatch.setattr(verify, "roundedToBfloat16", lambda x: x)
     with pytest.raises(verify.VerifyError):
         program.run(x, t)

@@ -1,7 +1,5 @@
 """Products in bfloat16: the instruction against generic code to the bit, and every layout and size against float64."""
 
-import ctypes
-
 import numpy as np
 import pytest
 
@@ -13,8 +11,7 @@ if not jit.available():
 from natively import aligned, compiledFor, run, strides
 
 from puregraph.ops.native.llvm.bfloatpairs import contiguousPairs, interleavedPairs, pairDot, roundedToBfloat16
-from puregraph.ops.native.llvm.irbuilder import IRBuilder
-from puregraph.ops.native.llvm.kernelcall import EpilogueSpec
+from puregraph.ops.native.llvm.kernelcall import EpilogueSpec, KernelCall
 from puregraph.ops.product.native.gemm import BatchAxis, gemm, vectorsFor
 from puregraph.ops.product.native.packedmatrix import packed
 
@@ -24,6 +21,7 @@ CPUS = [
     (None, LANES),
     *((GENERIC[lanes], lanes) for lanes in (16, 8, 4) if lanes <= LANES and jit.processor() == "x86"),
 ]
+VECTORS = [*CPUS, *((None, lanes) for lanes in (4, 8) if lanes < LANES)]
 KINDS = ("rows", "columns", "part", "apart")
 COUNT = 1 << 14
 EXTREMES = [0.0, -0.0, np.inf, -np.inf, np.nan, 1e-45, 1.1754942e-38, 1.1754944e-38, 3.4028235e38, 1.0, 1.00390625]
@@ -64,23 +62,18 @@ def agrees(got, a, b):
     return bool((np.abs(got - a @ b) <= bound).all())
 
 
-def elementwise(write, key, inputs, kinds, result):
+def elementwise(write, key, inputs, kinds, result, lanes):
     """A kernel over vectors of several arrays: `write(code, *vectors)` gives the vector that is stored."""
     y = np.zeros(len(inputs[0]), {"f32": np.float32, "i32": np.int32}[result])
-    lanes = jit.lanes(4)
 
-    def make():
-        code = IRBuilder()
+    def kernel(code):
         sources = [code.pointer(f"x{i}", kind) for i, kind in enumerate(kinds)]
         to, n = code.pointer("y", result), code.integer("n")
         with code.loop(0, n, lanes, unroll=1) as i:
             to.store(i, write(code, *(x.load(i, lanes) for x in sources)))
-        return code.text(), code.slots, 0
 
-    loaded = jit.load(f"bfloat {key}", make, "tests")
-    function = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p)(loaded.address)
-    args = np.array([*(x.ctypes.data for x in (*inputs, y)), len(y)], np.int64)
-    function(args.ctypes.data, 0, None)
+    slots = {f"x{i}": x for i, x in enumerate(inputs)} | {"y": y, "n": len(y)}
+    run([KernelCall(key, f"{key} {lanes} {jit.target().features}", kernel, slots, 1)])
     return y
 
 
@@ -105,7 +98,7 @@ def same(x, y):
     return bool((isNan | (x.view(np.uint32) == y.view(np.uint32))).all())
 
 
-@pytest.mark.parametrize("cpu", CPUS)
+@pytest.mark.parametrize("cpu", VECTORS)
 @pytest.mark.parametrize("scale", [None, 0, -62, -126])
 def test_pairs_are_multiplied_as_the_manual_says(rng, scale, cpu):
     a, b, sums = halvesOf(rng, scale), halvesOf(rng, scale), floats(rng, None if scale is None else 2 * scale)
@@ -119,19 +112,19 @@ def test_pairs_are_multiplied_as_the_manual_says(rng, scale, cpu):
             x, y = (flushed(part(p).view(np.float32)).astype(np.longdouble) for p in (a, b))
             want = flushed((x * y + want).astype(np.float32))
     with compiledFor(cpu[0]):
-        got = elementwise(pairDot, "dot", (sums, a, b), ("f32", "i32", "i32"), "f32")
+        got = elementwise(pairDot, "dot", (sums, a, b), ("f32", "i32", "i32"), "f32", cpu[1])
     assert same(got, want)
 
 
-@pytest.mark.parametrize("cpu", CPUS)
+@pytest.mark.parametrize("cpu", VECTORS)
 @pytest.mark.parametrize("scale", [None, 0, -126, 127])
 def test_floats_are_rounded_to_nearest_even(rng, scale, cpu):
     with np.errstate(over="ignore"):
         x, y = floats(rng, scale), floats(rng, scale)
     with compiledFor(cpu[0]):
-        lanes = jit.lanes(4)
-        between = elementwise(interleavedPairs, "between", (x, y), ("f32", "f32"), "i32").view(np.uint32)
-        behind = elementwise(contiguousPairs, "behind", (x, y), ("f32", "f32"), "i32").view(np.uint16)
+        lanes = cpu[1]
+        between = elementwise(interleavedPairs, "between", (x, y), ("f32", "f32"), "i32", lanes).view(np.uint32)
+        behind = elementwise(contiguousPairs, "behind", (x, y), ("f32", "f32"), "i32", lanes).view(np.uint16)
     wantX, wantY = (roundedToBfloat16(v).view(np.uint32) for v in (x, y))
     assert (between == (wantX >> 16 | wantY)).all()
     both = np.concatenate([wantX.reshape(-1, lanes), wantY.reshape(-1, lanes)], 1) >> 16

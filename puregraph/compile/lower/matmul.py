@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from puregraph.ops.ir.elementlayout import OutputTiling, collapsed, isReal, realOf
+from puregraph.ops.ir.elementlayout import OutputTiling, collapsed, isReal, realOf, roundsFactors
 from puregraph.ops.ir.value import Call
 from puregraph.ops.native.llvm import jit
 from puregraph.ops.native.llvm.kernelcall import KernelCall
@@ -93,8 +93,3 @@ def isTranspose(a: Value, b: Value) -> bool:
 def layoutAlong(x: Value, axes: Iterable[int]) -> list[tuple[int, int]]:
     """The sizes and strides of some axes."""
     return [(x.shape[axis], x.strides[axis]) for axis in axes]
-
-
-def roundsFactors(call: Call) -> bool:
-    """True if a call may round its factors to bfloat16: its module allows it, and the CPU multiplies such numbers."""
-    return call.origin.precision == "bfloat16" and realOf(call.outs[0]) == "f32" and jit.multipliesBfloat16()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import numpy as np
 
 from puregraph.ops.ir.strides import contiguous, isContiguous
-from puregraph.ops.ir.value import Value
+from puregraph.ops.ir.value import Call, Value
 from puregraph.ops.native.llvm import jit
 from puregraph.ops.native.llvm.kernelcall import KernelCall
 from puregraph.ops.native.llvm.registertranspose import BLOCK
@@ -53,6 +53,12 @@ def isReal(*values: object) -> bool:
 def realOf(value: Value) -> str:
     """The kind of the elements of a Value that `isReal`, in native code."""
     return KINDS[value.dtype.itemsize]
+
+
+def roundsFactors(call: Call) -> bool:
+    """True if a call may round its factors to bfloat16: its module allows it, and the CPU multiplies such numbers."""
+    (y,) = call.outs
+    return call.origin.precision == "bfloat16" and realOf(y) == "f32" and jit.multipliesBfloat16()
 
 
 def isRowMajor(value: Value) -> bool:

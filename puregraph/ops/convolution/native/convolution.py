@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from puregraph.ops.convolution.native import depthwise, weightgrad, winograd, winogradweight
 from puregraph.ops.convolution.native.direct import DirectConvolution, directConvolution, flattened
-from puregraph.ops.convolution.native.geometry import Geometry, dataLines, forwardLine
+from puregraph.ops.convolution.native.geometry import AxisMap, Geometry, dataLines, forwardLine
 from puregraph.ops.convolution.native.packweights import pack
+from puregraph.ops.convolution.native.roundpixels import isRounded
 from puregraph.ops.native.llvm.kernelcall import EpilogueSpec, KernelCall
 
 if TYPE_CHECKING:
@@ -21,21 +22,27 @@ if TYPE_CHECKING:
 def forwardConvolution(g: Geometry) -> DirectConvolution:
     """A convolution as a direct one: its size, its packing and its kernel all come from this description."""
     lines: Any = tuple(forwardLine(axis) for axis in g.axes)
-    return flattened(DirectConvolution(g.n, g.c // g.groups, g.o // g.groups, g.groups, lines, g.real))
+    return direct(g, False, lines)
 
 
 def dataConvolutions(g: Geometry) -> list[DirectConvolution]:
     """Its data gradient as direct convolutions: one for each phase of the strides."""
-    return [
-        flattened(DirectConvolution(g.n, g.o // g.groups, g.c // g.groups, g.groups, lines, g.real))
-        for lines in product(*(dataLines(axis) for axis in g.axes))
-    ]
+    return [direct(g, True, lines) for lines in product(*(dataLines(axis) for axis in g.axes))]
+
+
+def direct(g: Geometry, isData: bool, lines: tuple[AxisMap, AxisMap, AxisMap]) -> DirectConvolution:
+    """The direct convolution along some lines; in bfloat16 its inputs are pairs of channels."""
+    inputs, outputs = (g.o, g.c) if isData else (g.c, g.o)
+    halves = isRounded(g, isData)
+    inputs = inputs // 2 if halves else inputs
+    return flattened(DirectConvolution(g.n, inputs // g.groups, outputs // g.groups, g.groups, lines, g.real, halves))
 
 
 class Filters:
     """The packed filters of a convolution, or of its data gradient: one description gives their size and their kernels.
 
     `size`    elements of the packed filters
+    `halves`  whether the kernels multiply bfloat16; `x` then has pairs of channels
     `chunks`  the number of parts of large filters, packed and used one by one unless kept; `part` elements each
 
     `pack` returns the calls that pack W, `convolve` the calls that use the packed weights: y (n, *count, o) from
@@ -45,6 +52,7 @@ class Filters:
 
     size: int
     chunks, part = 1, 0
+    halves = False
 
     def __init__(self, g: Geometry, isData: bool):
         self.g, self.isData = g, isData
@@ -66,6 +74,7 @@ class DirectFilters(Filters):
     def __init__(self, g: Geometry, isData: bool):
         super().__init__(g, isData)
         self.phases = dataConvolutions(g) if isData else [forwardConvolution(g)]
+        self.halves = isRounded(g, isData)
         *self.starts, self.size = accumulate((of.packed for of in self.phases), initial=0)
 
     def pack(self, W: Any, packed: Any, chunk: int | None = None) -> list[KernelCall]:
@@ -162,4 +171,4 @@ def winogradPlan(g: Geometry, isData: bool) -> winograd.WinogradSplit | None:
     if not winograd.isSupported(g):
         return None
     plan = winograd.dataPlan(g) if isData else winograd.forwardPlan(g)
-    return plan if winograd.isFaster(plan, g.isFixed) else None
+    return plan if winograd.isFaster(plan, g.isFixed, isRounded(g, isData)) else None

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from puregraph.ops.convolution.native.geometry import AxisMap
 from puregraph.ops.convolution.native.padcopy import copyRow, interleaveRow, paddedRows
 from puregraph.ops.convolution.native.registertiling import RegisterTile, tile
+from puregraph.ops.native.llvm.bfloatpairs import pairDot
 from puregraph.ops.native.llvm.instructions import SIZES, IRPointer, IRType, IRValue, IRVariable
 from puregraph.ops.native.llvm.irbuilder import IRBuilder
 from puregraph.ops.native.llvm.kernelcall import EpilogueSpec, KernelCall
@@ -36,7 +37,10 @@ SHORT = 256  # products that need no loop
 
 
 class DirectConvolution(NamedTuple):
-    """The sums: n samples, `inChannels` to `outChannels` in each group, along three axes."""
+    """The sums: n samples, `inChannels` to `outChannels` in each group, along three axes.
+
+    With `halves`, inputs and weights are pairs of bfloat16 channels, and `inChannels` counts pairs.
+    """
 
     n: int
     inChannels: int
@@ -44,6 +48,12 @@ class DirectConvolution(NamedTuple):
     groups: int
     lines: tuple[AxisMap, AxisMap, AxisMap]
     real: str = "f32"
+    halves: bool = False
+
+    @property
+    def factor(self) -> str:
+        """The kind of inputs and of packed weights."""
+        return "i32" if self.halves else self.real
 
     @property
     def taps(self) -> int:
@@ -202,7 +212,8 @@ def directConvolution(
     def write(code: IRBuilder) -> None:
         DirectWriter(code, one, t, xPixel, epilogue, split).write()
 
-    return KernelCall(name, key, write, slots, sides * sweeps * perSide)
+    name = f"{name} in bfloat16" if of.halves else name
+    return KernelCall(name, key, write, slots, sides * sweeps * perSide, of.halves)
 
 
 def sidesOf(of: DirectConvolution) -> int:
@@ -268,7 +279,7 @@ class DirectWriter:
 
     def write(self) -> None:
         code, of, t = self.code, self.of, self.tile
-        self.x, self.b = code.pointer("x", of.real), code.pointer("b", of.real)
+        self.x, self.b = code.pointer("x", of.factor), code.pointer("b", of.factor)
         skip, self.origin = code.integer("skip"), code.integer("origin")
         self.epilogue.open(code)
         rows, chunk, across, parts, perSide = map(code.integer, ("rows", "chunk", "across", "parts", "perSide"))
@@ -448,7 +459,11 @@ class DirectWriter:
                 rows = [weights.load(u * t.width + start, width) for start, width in zip(self.starts, t.vectors)]
                 for p in run.pixels:
                     factor = inputs.load(u + (p - first) * step)
-                    now[p] = [code.fma(code.splat(factor, w.lanes), w, s) for w, s in zip(rows, now[p])]
+                    splats = [(code.splat(factor, w.lanes), w) for w in rows]
+                    if self.of.halves:
+                        now[p] = [pairDot(code, s, *factors) for factors, s in zip(splats, now[p])]
+                    else:
+                        now[p] = [code.fma(*factors, s) for factors, s in zip(splats, now[p])]
             for p in run.pixels:
                 for variable, value in zip(sums[p], now[p]):
                     variable.value = value

@@ -30,7 +30,8 @@ class Geometry(NamedTuple):
     """A convolution: samples, input and output channels (of all groups), and its three axes.
 
     Unless it `isPlain`, which asks for direct sums, it may run as a Winograd convolution where that is faster; more
-    often so where its weight `isFixed`, that is, packed once for many uses. `real` is the kind of all elements.
+    often so where its weight `isFixed`, that is, packed once for many uses. `real` is the kind of all elements; with
+    `halves`, factors may be rounded to bfloat16.
     """
 
     n: int
@@ -41,6 +42,7 @@ class Geometry(NamedTuple):
     isPlain: bool = False
     isFixed: bool = False
     real: str = "f32"
+    halves: bool = False
 
     @property
     def taps(self) -> int:
@@ -62,6 +64,11 @@ class Geometry(NamedTuple):
         return self.groups == self.c == self.o and self.groups > 1
 
     @property
+    def isPointwise(self) -> bool:
+        """True if each output pixel is computed from the input pixel at the same position."""
+        return all(axis == ConvolutionAxis(axis.length) for axis in self.axes)
+
+    @property
     def text(self) -> str:
         """The text for tables."""
         size = "x".join(str(a.size) for a in self.axes if a.length > 1 or a.size > 1) or "1"
@@ -79,6 +86,7 @@ def geometry(
     isPlain: bool = False,
     isFixed: bool = False,
     real: str = "f32",
+    halves: bool = False,
 ) -> Geometry:
     """From x (n, c, *spatial) and W (o, c / groups, *size); the rest is one value for all axes or one for each."""
     rank = len(shape) - 2
@@ -93,7 +101,7 @@ def geometry(
         raise ValueError(f"wanted at most three axes of space, got {len(axes)}")
     front = [ConvolutionAxis(1)] * (3 - len(axes))
     lines: Any = (*front, *axes)
-    return Geometry(int(shape[0]), int(shape[1]), int(weight[0]), int(groups), lines, isPlain, isFixed, real)
+    return Geometry(int(shape[0]), int(shape[1]), int(weight[0]), int(groups), lines, isPlain, isFixed, real, halves)
 
 
 def perAxis(value: Any, rank: int) -> tuple[Any, ...]:

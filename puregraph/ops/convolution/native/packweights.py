@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from puregraph.ops.convolution.native.direct import DirectConvolution
 from puregraph.ops.convolution.native.filtertaps import FilterTaps, overFilters
+from puregraph.ops.native.llvm.bfloatpairs import interleavedPairs
 from puregraph.ops.native.llvm.instructions import IRPointer, IRType, IRValue
 from puregraph.ops.native.llvm.irbuilder import IRBuilder
 from puregraph.ops.native.llvm.kernelcall import KernelCall
@@ -31,30 +32,31 @@ def pack(
     t = of.tile
     blocks = of.inChannels // t.block
     positions = [(a * size[1] + b) * size[2] + c for a, b, c in product(*(line.taps for line in of.lines))]
-    filters = FilterTaps(of.outChannels if isTransposed else of.inChannels, prod(size), isTransposed)
+    group = 2 if of.halves else 1
+    filters = FilterTaps(of.outChannels if isTransposed else of.inChannels * group, prod(size), isTransposed)
     slots = {"W": W, "packed": packed, "skip": skip}
-    inLoops = prod(size) > min(UNROLLED, SPARSE * len(positions))
+    inLoops = of.halves or prod(size) > min(UNROLLED, SPARSE * len(positions))
     if inLoops:
         slots["tap"] = positions[0]
 
     def write(code: IRBuilder) -> None:
-        w, to = code.pointer("W", of.real), code.pointer("packed", of.real)
+        w, to = code.pointer("W", of.real), code.pointer("packed", of.factor)
         start = code.integer("skip")
         panel, block = code.task // blocks, code.task % blocks
-        group, o = panel // of.panels, (panel % of.panels) * t.width
+        number, o = panel // of.panels, (panel % of.panels) * t.width
         to = to.at(start + code.task * (len(positions) * t.block * t.width))
         w = w.at(
-            group * (of.outChannels * of.inChannels * filters.taps)
+            number * (of.outChannels * of.inChannels * filters.taps)
             + o * filters.lane
-            + block * (t.block * filters.deep)
+            + block * (t.block * group * filters.deep)
         )
         begin = 0
         for width in t.vectors:
             left = of.outChannels - o - begin if of.outChannels % t.width else None
 
             def put(i: IRValue, vectors: Sequence[IRValue], begin: int = begin) -> None:
-                for number, position in enumerate(positions):
-                    to.store((i + number * t.block) * t.width + begin, vectors[position])
+                for index, position in enumerate(positions):
+                    to.store((i + index * t.block) * t.width + begin, vectors[position])
 
             if inLoops:
                 first = w.at(code.integer("tap") + begin * filters.lane)
@@ -80,7 +82,10 @@ def packInLoops(
     width: int,
     left: IRValue | None,
 ) -> None:
-    """Pack one vector of outputs for all inputs of a block, tap by tap, by gathers; `w` is at the first tap."""
+    """Pack one vector of outputs for all inputs of a block, tap by tap, by gathers; `w` is at the first tap.
+
+    In bfloat16 an input is a pair of channels.
+    """
     t, counts = of.tile, [len(line.taps) for line in of.lines]
     indices = code.iota(width) * code.constant(filters.lane, IRType("i64"))
     mask = None if left is None else code.mask(left, width)
@@ -91,9 +96,12 @@ def packInLoops(
         code.loop(0, t.block, unroll=1) as i,
     ):
         d, h, v = (k * tapStep(line.taps) for line, k in zip(of.lines, (a, b, c)))
-        tap = w.at(i * filters.deep + (d * size[1] + h) * size[2] + v).gather(indices, mask)
+        at = w.at((d * size[1] + h) * size[2] + v)
+        channels = [2 * i, 2 * i + 1] if of.halves else [i]
+        vectors = [at.at(channel * filters.deep).gather(indices, mask) for channel in channels]
         number = (a * counts[1] + b) * counts[2] + c
-        to.store((number * t.block + i) * t.width, tap)
+        weights = interleavedPairs(code, *vectors) if of.halves else vectors[0]
+        to.store((number * t.block + i) * t.width, weights)
 
 
 def tapStep(taps: tuple[int, ...]) -> int:

@@ -136,12 +136,15 @@ def isSupported(g: Geometry) -> bool:
     return flat and small and high.count > 0 and wide.count > 0 and g.c % lanes == g.o % lanes == 0
 
 
-def isFaster(plan: WinogradSplit, isFixed: bool) -> bool:
-    """True if it is faster than direct sums, estimated in cycles of a vector unit, with packing and loading of
-    weights."""
+def isFaster(plan: WinogradSplit, isFixed: bool, halves: bool = False) -> bool:
+    """True if it is faster than direct sums, of two products at a time with `halves`.
+
+    Estimated in cycles of a vector unit, with packing and loading of weights.
+    """
     lanes = jit.lanes(4)
     products = plan.inChannels * plan.outChannels / lanes
     plain = plan.n * products * prod(insideTaps(*axis) for axis in (plan.high, plan.wide))
+    plain = plain / 2 if halves else plain
     weights = (READING + (0 if isFixed else PACKING)) * plan.inChannels * plan.outChannels
     moving = 200 * (plan.inChannels + plan.outChannels) / lanes
     if plan.packed > HEAVY:

@@ -14,18 +14,19 @@ from puregraph.ops.native.llvm import jit
 from puregraph.ops.native.llvm.instructions import IRType, IRValue
 from puregraph.ops.native.llvm.irbuilder import IRBuilder
 
-LANES = 16  # lanes of the instructions' vectors
+LANES = (4, 8, 16)  # lanes of float32 of the instructions' vectors
 SIGN, INFINITE, LEAST, QUIET = 0x80000000, 0x7F800000, 0x00800000, 0x40
-DOT = "@llvm.x86.avx512bf16.dpbf16ps.512"
-ROUND = "@llvm.x86.avx512bf16.cvtne2ps2bf16.512"
+DOT = "@llvm.x86.avx512bf16.dpbf16ps"
+ROUND = "@llvm.x86.avx512bf16.cvtne2ps2bf16"
 
 
 def pairDot(code: IRBuilder, sums: IRValue, a: IRValue, b: IRValue) -> IRValue:
     """sums + a1 b1 + a0 b0, where lanes of a and b are pairs (a0, a1): each sum is rounded, denormals count as zero."""
     if hasInstructions(sums.lanes):
-        code.declare(f"declare <16 x float> {DOT}(<16 x float>, <16 x i32>, <16 x i32>)")
-        operands = f"<16 x float> {sums.name}, <16 x i32> {a.name}, <16 x i32> {b.name}"
-        return code.emit(f"call <16 x float> {DOT}({operands})", sums.type)
+        name, kinds = f"{DOT}.{32 * sums.lanes}", [x.type.text for x in (sums, a, b)]
+        code.declare(f"declare {kinds[0]} {name}({', '.join(kinds)})")
+        operands = ", ".join(f"{x.type.text} {x.name}" for x in (sums, a, b))
+        return code.emit(f"call {kinds[0]} {name}({operands})", sums.type)
     sums = flushed(code, sums)
     for part in (high, low):
         x, y = (flushed(code, part(code, pair)) for pair in (a, b))
@@ -37,7 +38,7 @@ def interleavedPairs(code: IRBuilder, x: IRValue, y: IRValue) -> IRValue:
     """The pairs (x_i, y_i) of two vectors of float32, rounded to nearest even."""
     if hasInstructions(x.lanes):
         halves = roundedHalves(code, x, y)
-        order = [i + half for i in range(LANES) for half in (0, LANES)]
+        order = [i + half for i in range(x.lanes) for half in (0, x.lanes)]
         return pairsFrom(code, code.shuffle(halves, halves, order))
     return roundedBits(code, x) | roundedBits(code, y) << 16
 
@@ -52,18 +53,20 @@ def contiguousPairs(code: IRBuilder, x: IRValue, y: IRValue) -> IRValue:
 
 def hasInstructions(lanes: int) -> bool:
     """True if code for vectors of this many float32 may use the instructions."""
-    return lanes == LANES and jit.multipliesBfloat16()
+    return lanes in LANES and jit.multipliesBfloat16()
 
 
 def roundedHalves(code: IRBuilder, x: IRValue, y: IRValue) -> IRValue:
     """The lanes of x, then those of y, as 16 bits each, by the instruction."""
-    code.declare(f"declare <32 x i16> {ROUND}(<16 x float>, <16 x float>)")
-    return code.emit(f"call <32 x i16> {ROUND}(<16 x float> {y.name}, <16 x float> {x.name})", IRType("i16", 2 * LANES))
+    name, kind, of = f"{ROUND}.{32 * x.lanes}", x.type.text, IRType("i16", 2 * x.lanes)
+    code.declare(f"declare {of.text} {name}({kind}, {kind})")
+    return code.emit(f"call {of.text} {name}({kind} {y.name}, {kind} {x.name})", of)
 
 
 def pairsFrom(code: IRBuilder, halves: IRValue) -> IRValue:
     """Neighbours of 16 bits as pairs."""
-    return code.emit(f"bitcast <32 x i16> {halves.name} to <16 x i32>", IRType("i32", LANES))
+    of = IRType("i32", halves.lanes // 2)
+    return code.emit(f"bitcast {halves.type.text} {halves.name} to {of.text}", of)
 
 
 def roundedBits(code: IRBuilder, x: IRValue) -> IRValue:
