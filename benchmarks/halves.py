@@ -6,7 +6,7 @@ Each workload is trained by four contenders in one process, in turns: puregraph 
 `calcMode("bfloat16")`, and PyTorch, in float32 and under `torch.autocast("cpu", torch.bfloat16)`. A ratio is another's
 time over that of puregraph in bfloat16: 1.1 is a tenth slower than puregraph. With `--products`, single products of
 float32 matrices, rounded on the way, next to `torch.mm` of matrices that are bfloat16 already, in GFLOP/s. Prints a
-table, and saves it with the command to benchmarks/results/halves.txt.
+table, and saves it, row by row, with the command to benchmarks/results/halves.txt.
 """
 
 import argparse
@@ -121,6 +121,7 @@ def main():
             batch = batchOf(name)
             times = seconds(steps(name, batch, folder), options.rounds)
             lines.append(line(f"{name}, batch {batch}", {which: 1e3 * times[which] for which in CONTENDERS}, times))
+            options.out.write_text("\n".join(lines) + "\n")
     if options.products:
         lines += ["", f"{'GFLOP/s of a product':32}{columns}{'vs torch.mm':>13}{'vs ours f32':>13}"]
         print("\n".join(lines[-2:]), flush=True)
@@ -128,7 +129,7 @@ def main():
             times = seconds(products(side), options.rounds)
             rates = {which: 2e-9 * side**3 / times[which] for which in CONTENDERS}
             lines.append(line(f"{side} x {side} x {side}", rates, times))
-    options.out.write_text("\n".join(lines) + "\n")
+            options.out.write_text("\n".join(lines) + "\n")
 
 
 def line(title, cells, times):
