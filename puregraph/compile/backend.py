@@ -12,6 +12,7 @@ from numpy.typing import DTypeLike
 from puregraph.compile import pipeline
 from puregraph.compile.lower import lowerings  # noqa: F401  they declare themselves
 from puregraph.compile.lower.registry import isLowered
+from puregraph.compile.memory.outputs import StepOutput
 from puregraph.compile.memory.planner import ALIGNMENT, GPUALIGNMENT, MemoryPlan
 from puregraph.compile.passes.rematerialize import planned
 from puregraph.compile.pipeline import Pipeline, runPasses
@@ -37,7 +38,7 @@ class Backend(NamedTuple):
     `keepsComposite`  whether a CompositeKernel, composed of numpy functions, stays one call
     `alignment`  of every value, in bytes
     `halves`     whether values are stored in 16 bits if modules allow it
-    `ownsOutputs`  whether large results are computed in memory that the user gets
+    `outputType`  the memory of large results that the user gets; None: they are copied
     """
 
     name: str
@@ -47,7 +48,7 @@ class Backend(NamedTuple):
     keepsComposite: Callable[[Any], bool] = lambda piece: True
     alignment: int = ALIGNMENT
     halves: bool = False
-    ownsOutputs: bool = False
+    outputType: type[StepOutput] | None = None
 
     def plan(self, schedule: Schedule, budget: int | None) -> MemoryPlan:
         """The memory plan of a traced schedule, after all passes.
@@ -55,7 +56,7 @@ class Backend(NamedTuple):
         Raises    PuregraphError if the budget, in bytes, cannot be met
         """
         schedule = runPasses(schedule, self.passes().prepare)
-        return planned(schedule, budget, self.lowered, self.alignment, self.ownsOutputs)
+        return planned(schedule, budget, self.lowered, self.alignment, self.outputType)
 
     def lowered(self, schedule: Schedule) -> Schedule:
         """A lowered copy of a schedule."""
@@ -76,7 +77,7 @@ def gpuExecutable(*arguments: Any) -> Any:
 
 
 NUMPY = Backend("numpy")
-NATIVE = Backend("native", lambda: pipeline.NATIVE, layout=layoutFor, keepsComposite=isLowered, ownsOutputs=True)
+NATIVE = Backend("native", lambda: pipeline.NATIVE, layout=layoutFor, keepsComposite=isLowered, outputType=StepOutput)
 GPU = Backend("gpu", pipeline.gpuPasses, gpuExecutable, layoutFor, hasLaunches, GPUALIGNMENT, halves=True)
 
 

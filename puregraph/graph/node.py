@@ -13,7 +13,6 @@ from puregraph.core.applied import Applied, asGrads, isMarked
 from puregraph.core.base.align import readOnly
 from puregraph.core.base.dtype import isNumeric
 from puregraph.core.base.fingerprint import fingerprint
-from puregraph.core.base.widen import forwardRule, gradRule, hasBfloat16
 from puregraph.core.errors import (
     DataError,
     DtypeError,
@@ -30,6 +29,7 @@ from puregraph.core.linkednode import Edge, LinkedNode, kindOf
 from puregraph.core.machinememory import needOutputs
 from puregraph.core.rules import RuleContext, gradientRule, readBy
 from puregraph.core.shape import FreshSymbols, withValues
+from puregraph.graph.rulecalls import forwardCall, gradientCall
 
 if TYPE_CHECKING:
     from puregraph.core.linkednode import Parents
@@ -115,8 +115,7 @@ class Node(LinkedNode):
             self.module.dataShapeFrom(*shapes)
             stored = dict(zip(self.module.ruleNames, self.module.ruleParams()))
             arguments = inputs + [None if p is None else p.materialize() for p in stored.values()]
-            isPlain = not hasBfloat16(inputs, arguments)
-            result = self.module.updateData(*arguments) if isPlain else forwardRule(self.module, arguments, len(inputs))
+            result = forwardCall(self.module, arguments, len(inputs))
             outputs = result if type(result) is tuple else (result,)
             if HOOKS.look is not None:
                 HOOKS.look(self.name, self.module, arguments, outputs)
@@ -274,8 +273,7 @@ class Node(LinkedNode):
         if any(needs) and not isNothing(grad):
             try:
                 rule = gradientRule(self.module, needs, self.rule, RuleContext(self))
-                isPlain = not hasBfloat16((), (*arguments, *outputs))
-                result = rule(grad, *arguments, *outputs) if isPlain else gradRule(rule, grad, [*arguments, *outputs])
+                result = gradientCall(self.module, rule, needs, grad, [*arguments, *outputs])
                 grads = asGrads(result, len(arguments), self.label)
                 if HOOKS.look is not None:
                     HOOKS.look(self.name, self.module, [grad, *arguments, *outputs], grads, True)

@@ -16,6 +16,7 @@ from puregraph.core.machinememory import needOutputs
 from puregraph.core.param import DerivedKind
 from puregraph.core.rules import readBy
 from puregraph.graph.node import Node, located
+from puregraph.graph.rulecalls import NativeRules, nativeRule
 
 if TYPE_CHECKING:
     from puregraph.core.protocols import AnyArray
@@ -198,13 +199,8 @@ class Steps:
 
     # Running ----------------------------------------------------------------------------------------------------------
 
-    def run(self, data: list[Any], stored: dict[int, Any] | None = None, outside: int | None = None) -> list[Any]:
-        """Run one pass, and return every value by number. All state of the pass is local to this call.
-
-        The first `outside` values of the data (None: all) are external, the others come from another pass.
-
-        `stored` has parameters and states by number, in place of those of the modules; nodes then store no values.
-        """
+    def leaves(self, data: list[Any], stored: dict[int, Any] | None) -> list[Any]:
+        """The values before a pass, by number: inputs, parameters and states."""
         values: list[Any] = [None] * self.count
         for number, x in zip(self.inputs, data, strict=True):
             values[number] = x
@@ -217,16 +213,30 @@ class Steps:
         else:
             for number, x in stored.items():
                 values[number] = x
+        return values
+
+    def run(self, data: list[Any], stored: dict[int, Any] | None = None, outside: int | None = None) -> list[Any]:
+        """Run one pass, and return every value by number. All state of the pass is local to this call.
+
+        The first `outside` values of the data (None: all) are external, the others come from another pass.
+
+        `stored` has parameters and states by number, in place of those of the modules; nodes then store no values.
+        """
+        values = self.leaves(data, stored)
         step: Any = None
         keeps = self.keepsData and stored is None
         look = HOOKS.look
         isPlain = not (self.makesBfloat16 or hasBfloat16(data[:outside], values))
-        valueOf = values.__getitem__
+        valueOf, least = values.__getitem__, NativeRules.leastBytes
+        isSmall = isPlain and not any(x.nbytes >= least for x in values if type(x) is np.ndarray)
+        native = nativeRule() if isPlain and not isSmall else None  # from the first large value on
         try:
             for step in self.items:
                 outs = step.outs
-                rule = step.module.updateData if isPlain else step.call
-                result = rule(*map(valueOf, step.args))
+                result = None if native is None else native(step.module, [values[i] for i in step.args])
+                if result is None:
+                    rule = step.module.updateData if isPlain else step.call
+                    result = rule(*map(valueOf, step.args))
                 if type(result) is not tuple:
                     result = (result,)
                 if len(result) != len(outs):
@@ -238,6 +248,8 @@ class Steps:
                             break
                 for number, y in zip(outs, result):
                     values[number] = y
+                    if isSmall and type(y) is np.ndarray and y.nbytes >= least:
+                        isSmall, native = False, nativeRule()
                 if look is not None:
                     look(step.path, step.module, [values[i] for i in step.args], result)
                 if keeps:

@@ -116,7 +116,7 @@ def checkCalls(found, golden):
 
 
 def test_a_forward_pass_calls_no_more_functions_than_it_did(calls):
-    checkCalls(calls["forward"], 25)
+    checkCalls(calls["forward"], 26)
 
 
 def test_a_pass_forward_and_backward_calls_no_more_functions_than_it_did(calls):

@@ -10,7 +10,6 @@ from puregraph.autodiff.tape.tapenode import LeafAccumulator, TapeNode
 from puregraph.autodiff.tape.variable import AGAIN, RECORDERS, Variable, bare, differentiable, made, versionOf
 from puregraph.core.accumulate import combine, needPlain, shapeOf
 from puregraph.core.applied import asGrads, checkMode, checkSaved, isMarked
-from puregraph.core.base.widen import forwardRule, gradRule
 from puregraph.core.errors import AutoDiffException, Fault, GraphError, ShapeError, addLocation, show
 from puregraph.core.hooks import HOOKS
 from puregraph.core.param import Param
@@ -19,6 +18,7 @@ from puregraph.graph import Graph
 from puregraph.graph.function import FunctionCall
 from puregraph.graph.module import Module
 from puregraph.graph.node import located, refuseLarge
+from puregraph.graph.rulecalls import forwardCall, gradientCall
 from puregraph.graph.steps import ABSENT
 
 
@@ -105,7 +105,8 @@ class ModuleBackward(TapeNode):
             gradients = [g if g is None or isinstance(g, Variable) else Variable(g) for g in grads]
         rule = gradientRule(self.module, self.needs, self.rule)
         try:
-            results = gradRule(rule, gradients if len(gradients) > 1 else gradients[0], [*values, *outputs])
+            seeds = gradients if len(gradients) > 1 else gradients[0]
+            results = gradientCall(self.module, rule, self.needs, seeds, [*values, *outputs])
         except Exception as error:
             addLocation(error, f"at '{self.path}' ({type(self.module).__name__}), backward")
             if MODE.enabled and isinstance(error, TypeError):
@@ -158,7 +159,7 @@ def use(module: Module, inputs: list[Any], rule: Any = None, path: str = "") -> 
         values = [*plain, *module.ruleValues()]
         if HOOKS.enter is not None:
             HOOKS.enter(module)
-        result = forwardRule(module, values, len(plain))
+        result = forwardCall(module, values, len(plain))
         if HOOKS.look is not None:
             HOOKS.look(path, module, values, result if type(result) is tuple else (result,))
     except ShapeError as error:

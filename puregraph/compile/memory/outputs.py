@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 
 from puregraph.core.base.align import LINE, addressOf
 from puregraph.core.base.introspection import isAlone
@@ -52,3 +53,41 @@ class StepOutput:
         start = self.start
         for slots, i, v, bytes in self.patches:
             slots[i] = start + v.offset + bytes
+
+
+class FreshOutput(StepOutput):
+    """The memory of a large result, which numpy allocates in each run: the result is an array without a base.
+
+    `outline` has the shape and the layout of the result, and no memory.
+    """
+
+    __slots__ = ("made", "outline")
+
+    def __init__(self, value: Value):
+        self.value, self.patches = value, []
+        self.outline = as_strided(np.empty((), value.dtype), value.shape, value.strides)
+        self.renew()
+
+    @property
+    def array(self) -> AnyArray:
+        return self.made
+
+    @property
+    def start(self) -> int:
+        return addressOf(self.made)
+
+    @property
+    def owner(self) -> Any:
+        """The bytes of the result."""
+        return self.made.ravel("K").view(np.uint8)
+
+    def renew(self) -> None:
+        """Allocate new memory."""
+        self.made: Any = np.empty_like(self.outline)
+        start = addressOf(self.made)
+        for slots, i, v, bytes in self.patches:
+            slots[i] = start + v.offset + bytes
+
+    def release(self) -> None:
+        """Leave the result to its users."""
+        self.made = None

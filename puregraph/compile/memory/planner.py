@@ -43,18 +43,18 @@ class MemoryPlan:
     `bytes`       the size of the arena
     """
 
-    def __init__(self, schedule: Schedule, alignment: int = ALIGNMENT, ownsOutputs: bool = False):
+    def __init__(self, schedule: Schedule, alignment: int = ALIGNMENT, outputType: type[StepOutput] | None = None):
         self.schedule, self.alignment = schedule, alignment
         self.buffers: list[Buffer] = []
         self.locations: dict[int, Any] = {}
         self.overwritten: dict[int, int] = {}
         self.copies: list[tuple[StoreTarget, Value]] = []
         self.last = lastReads(schedule)
-        self.storeInTargets(ownsOutputs)
+        self.storeInTargets(outputType is not None)
         self.assignBuffers()
         self.ownOutputs: dict[int, StepOutput] = {}
-        if ownsOutputs:
-            self.separateOutputs()
+        if outputType is not None:
+            self.separateOutputs(outputType)
         self.bytes = arranged(self.buffers)
 
     def storeInTargets(self, addsUp: bool) -> None:
@@ -122,7 +122,7 @@ class MemoryPlan:
                     self.overwritten[i] = index
                 self.locations[y.number] = buffer
 
-    def separateOutputs(self) -> None:
+    def separateOutputs(self, outputType: type[StepOutput]) -> None:
         """Allocate large results in separate memory, if only native code uses them."""
         results = [v for v in (*self.schedule.outputs, *self.schedule.inputGrads) if v is not None]
         kept = [v.root.number for v in self.schedule.kept()]
@@ -140,7 +140,7 @@ class MemoryPlan:
                 continue
             numbers = {x.number for x in buffer.values}
             if kept.count(v.root.number) == 1 and not numbers & others:
-                self.ownOutputs[v.number] = output = StepOutput(v)
+                self.ownOutputs[v.number] = output = outputType(v)
                 self.buffers.remove(buffer)
                 self.locations.update(dict.fromkeys(numbers, output))
 

@@ -11,6 +11,7 @@ from puregraph.core.errors import PuregraphError
 from puregraph.ops.ir.value import Call, Value, changed
 
 if TYPE_CHECKING:
+    from puregraph.compile.memory.outputs import StepOutput
     from puregraph.compile.trace.schedule import Schedule
 
 MAXROUNDS = 8  # rounds without gain before it gives up
@@ -22,15 +23,15 @@ def planned(
     budget: int | None = None,
     lower: Callable[[Schedule], Schedule] = copy,
     alignment: int = ALIGNMENT,
-    ownsOutputs: bool = False,
+    outputType: type[StepOutput] | None = None,
 ) -> MemoryPlan:
     """Plan the memory of a schedule, and compute calls again until it fits a budget in bytes.
 
-    `lower` returns a lowered copy of a schedule; `ownsOutputs` says whether large results get separate memory.
+    `lower` returns a lowered copy of a schedule; `outputType` is the memory of large results, if any.
 
     Raises    PuregraphError if the budget cannot be met; the message has the bytes that can be reached
     """
-    plan = MemoryPlan(lower(schedule), alignment, ownsOutputs)
+    plan = MemoryPlan(lower(schedule), alignment, outputType)
     least, rounds = plan.bytes, 0
     while budget is not None and plan.bytes > budget:
         rounds += 1
@@ -39,7 +40,7 @@ def planned(
                 f"{schedule.graph.title()}: wanted a step within {budget:,} bytes, got down to {least:,} by computing "
                 "cheap values again; give a larger budget, or smaller batches with accumulate"
             )
-        plan = MemoryPlan(lower(schedule), alignment, ownsOutputs)
+        plan = MemoryPlan(lower(schedule), alignment, outputType)
         if plan.bytes < least:
             least, rounds = plan.bytes, 0
     return plan

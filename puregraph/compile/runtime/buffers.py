@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from puregraph.compile.memory.outputs import StepOutput
-from puregraph.compile.memory.planner import Buffer, MemoryPlan
+from puregraph.compile.memory.planner import Buffer, MemoryPlan, room
 from puregraph.core.base.align import addressOf
 from puregraph.core.base.mutex import Mutex
 from puregraph.core.errors import PuregraphError
@@ -98,7 +98,7 @@ class Buffers:
         if value.role == "scalar":
             return np.zeros(value.shape, value.dtype)
         if value.role == "input":  # pages take no memory until they are written
-            return np.ndarray(value.shape, value.dtype, alignedBytes(value.nbytes), 0, value.strides)
+            return np.ndarray(value.shape, value.dtype, alignedBytes(room(value)), 0, value.strides)
         location = self.plan.locations[value.number]
         if isinstance(location, Buffer):
             return np.ndarray(value.shape, value.dtype, self.arena, location.offset, value.strides)

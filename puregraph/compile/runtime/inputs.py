@@ -65,6 +65,17 @@ class StepInput:
         for arguments, i, v in self.readers:
             arguments[i] = known[v.number]
 
+    def release(self) -> None:
+        """Drop the array of the last run."""
+        if not self.isRead or self.fixed:
+            return
+        known = self.memory.known
+        known[self.value.number] = self.array
+        for v in self.views:
+            known.pop(v.number, None)
+        for arguments, i, _ in self.readers:
+            arguments[i] = None
+
 
 def stepInputs(schedule: Schedule, memory: Buffers, steps: list[Bound]) -> list[StepInput]:
     """Make a StepInput for each input, with all its readers."""

@@ -28,20 +28,20 @@ def windowsOn(x: Value, shape: Any, size: Any, stride: Any, pad: Any, dilation: 
     return geometry(shape, (c, 1, *size), stride, pad, dilation, c, real=realOf(x))
 
 
-def windowsOf(indices: Value) -> Any:
-    """The geometry of the windows whose maxima the indices locate; None if unknown."""
-    made = indices.call
-    if made is None or made.function is not maxPool or pixelStride(indices) != indices.shape[1]:
+def windowsOf(call: Call) -> Any:
+    """The geometry of the windows whose maxima the indices of a gradient locate; None if unknown."""
+    grad, indices, shape, *window = call.arguments
+    if len(window) < 3 or window[0] is None or pixelStride(indices) != indices.shape[1] or indices.dtype != np.int32:
         return None
-    x, size, stride, pad, *optional = made.arguments
-    return windowsOn(x, x.shape, size, stride, pad, optional[0] if optional else made.options.get("dilation", 1))
+    size, stride, pad, *optional = window
+    return windowsOn(grad, shape, size, stride, pad, optional[0] if optional else call.options.get("dilation", 1))
 
 
 def maxPoolGradTiling(call: Call) -> OutputTiling | None:
     """The output tiling of the gradient of max pooling, if the windows of its indices are known."""
     grad, indices, *_ = call.arguments
     (y,) = call.outs
-    isKnown = isReal(grad, y) and y.ndim in (3, 4, 5) and pixelStride(y) is not None and windowsOf(indices) is not None
+    isKnown = isReal(grad, y) and y.ndim in (3, 4, 5) and pixelStride(y) is not None and windowsOf(call) is not None
     return OutputTiling((0, *range(2, y.ndim)), 1) if isKnown else None
 
 
@@ -61,7 +61,7 @@ def lowerMaxPool(call: Call, workspace: LoweringWorkspace) -> list[KernelCall] |
 def lowerMaxPoolGrad(call: Call, epilogue: Any, workspace: LoweringWorkspace) -> list[KernelCall] | None:
     """Add each gradient at the maximum of its window."""
     grad, indices, *_ = call.arguments
-    g = windowsOf(indices)
+    g = windowsOf(call)
     where, pixel, before = toChannelsLast(grad, workspace)
     return [*before, *pooling.maxGradient(where, indices, epilogue, g, pixel)]
 
