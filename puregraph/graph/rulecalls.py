@@ -18,6 +18,7 @@ from puregraph.ops.native.llvm import jit
 if TYPE_CHECKING:
     from puregraph.core.rules import Rule
     from puregraph.graph.module import Module
+    from puregraph.ops.formula.interpreter import Interpreter
 
 
 class NativeRules:
@@ -44,6 +45,12 @@ def forwardCall(module: Module, arguments: list[Any], count: int) -> Any:
     native = nativeRule() if isLarge(arguments) and not hasBfloat16(arguments) else None
     result = None if native is None else native(module, arguments)
     return forwardRule(module, arguments, count) if result is None else result
+
+
+def formulaCall(function: Interpreter, arguments: Sequence[Any], outs: Sequence[Any]) -> None:
+    """Compute formulas of arrays and numbers, then write them to `outs`, which may be among the arguments."""
+    if not (isLarge(outs) and nativeRule() is not None and NativeRules.cache.formulas(function, arguments, outs)):
+        function(*arguments, out=outs)
 
 
 def gradientCall(module: Module, rule: Rule, needs: tuple[bool, ...], grad: Any, values: list[Any]) -> Any:

@@ -14,6 +14,7 @@ from puregraph.core.arguments import isNumber
 from puregraph.core.base.cachedproperty import CachedProperty
 from puregraph.core.base.keywords import GIVESPARAMS, holdsParams
 from puregraph.core.errors import ArgumentError, PuregraphError
+from puregraph.graph.rulecalls import formulaCall
 from puregraph.ops.formula import Formula
 from puregraph.optimizers.initrecorder import InitRecorder
 from puregraph.optimizers.schedules import factorAt
@@ -281,7 +282,9 @@ class ParameterRule(InitRecorder):
             formulas = self.formulas(decays)
             names, function = together(tuple(formulas.values()))
             values = {**arrays, **numbers}
-            write = partial(function, *[values[name] for name in names], out=[arrays[name] for name in formulas])
+            write = partial(
+                formulaCall, function, [values[name] for name in names], [arrays[name] for name in formulas]
+            )
         try:
             write()
         finally:

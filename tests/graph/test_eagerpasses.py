@@ -12,6 +12,9 @@ import pytest
 from processes import environment
 
 from puregraph import (
+    SGD,
+    Adam,
+    AdamW,
     BackwardGraph,
     BatchNorm,
     Conv2D,
@@ -19,11 +22,13 @@ from puregraph import (
     Flatten,
     Linear,
     MaxPool2D,
+    MomentumSGD,
     Relu,
     Sequential,
     SoftMax,
 )
 from puregraph.autodiff import Variable, detect_anomaly
+from puregraph.compile import verify
 from puregraph.compile.rules import rulecache
 from puregraph.compile.rules.rulecache import CACHE, RuleCache
 from puregraph.graph.rulecalls import NativeRules
@@ -272,3 +277,26 @@ def test_a_pass_inside_a_pass_is_left_to_numpy(cache):
 
 def test_the_package_has_one_cache():
     assert NativeRules.cache is CACHE
+
+
+@pytest.mark.parametrize("make", [SGD, MomentumSGD, AdamW, lambda: Adam(decay=0.1, clipNorm=0.5)])
+def test_an_update_by_native_code_is_near_that_of_numpy(make, monkeypatch):
+    monkeypatch.setattr(NativeRules, "cache", RuleCache())
+
+    def updated():
+        layer, rng = Linear(150, 130), np.random.default_rng(1)
+        layer.W.data[...] = rng.standard_normal((150, 130))
+        optimizer = make().setupOn(layer)
+        for _ in range(3):
+            for p in (layer.W, layer.b):
+                p.grad = rng.standard_normal(p.shape).astype("f4")
+            optimizer.update()
+        return [layer.W.data, layer.b.data, *optimizer.state.values()]
+
+    with useFast(False):
+        wanted = updated()
+    first, second = updated(), updated()
+    assertSame(first, second)
+    assert len(NativeRules.cache.rules) == (not verify.isOn())
+    for a, b in zip(first, wanted, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)

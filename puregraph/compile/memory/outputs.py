@@ -66,6 +66,7 @@ class FreshOutput(StepOutput):
     def __init__(self, value: Value):
         self.value, self.patches = value, []
         self.outline = as_strided(np.empty((), value.dtype), value.shape, value.strides)
+        self.made: Any = None
         self.renew()
 
     @property
@@ -74,7 +75,7 @@ class FreshOutput(StepOutput):
 
     @property
     def start(self) -> int:
-        return addressOf(self.made)
+        return 0 if self.made is None else addressOf(self.made)
 
     @property
     def owner(self) -> Any:
@@ -83,7 +84,7 @@ class FreshOutput(StepOutput):
 
     def renew(self) -> None:
         """Allocate new memory."""
-        self.made: Any = np.empty_like(self.outline)
+        self.made = np.empty_like(self.outline)
         start = addressOf(self.made)
         for slots, i, v, bytes in self.patches:
             slots[i] = start + v.offset + bytes

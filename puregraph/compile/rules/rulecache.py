@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from puregraph.compile.rules.formulaprogram import FormulaProgram
 from puregraph.compile.rules.ruleprogram import RuleProgram
 from puregraph.compile.runtime.buffers import Workspace
 from puregraph.compile.runtime.compilelock import compiling
@@ -24,9 +26,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from puregraph.core.rules import Rule
+    from puregraph.ops.formula.interpreter import Interpreter
 
 MAX_RULES = 256  # rules whose programs are kept, each for a configuration of a module
 MAX_LAYOUTS = 16  # layouts that a rule is compiled for; arguments of further ones are left to numpy
+MAX_SHAPES = 256  # layouts that an optimizer's update is compiled for: those of parameters
+REALS = {np.dtype(np.float32), np.dtype(np.float64)}
 Programs = dict[Any, Any]  # by the layout of the arguments, a RuleProgram, or None where numpy computes the rule
 
 
@@ -56,12 +61,7 @@ class RuleCache:
         if key is None:
             return None
         layout = tuple([None if x is None else (x.shape, x.strides, x.dtype) for x in arguments])
-        programs = self.rules.get(key)
-        if programs is None:
-            programs = self.add(key)
-        program = programs.get(layout, self)
-        if program is self:
-            program = self.compiled(programs, layout, module, arguments) if len(programs) < MAX_LAYOUTS else None
+        program = self.programFor(key, layout, MAX_LAYOUTS, RuleProgram, module, arguments)
         return None if program is None else program(arguments)
 
     def gradient(
@@ -78,28 +78,47 @@ class RuleCache:
             grads[i] = new
         return tuple(grads)
 
-    def add(self, key: Any) -> Programs:
-        """An empty set of programs for a rule, in place of that of the rule that was added first if there are many."""
-        if len(self.rules) >= MAX_RULES:
-            self.rules.popitem(last=False)
-        return self.rules.setdefault(key, {})
+    def formulas(self, function: Interpreter, arguments: Sequence[Any], outs: Sequence[Any]) -> bool:
+        """Compute formulas of large arrays, and write them to `outs`; False if numpy has to."""
+        dtypes = {y.dtype for y in outs}
+        if min(y.nbytes for y in outs) < NativeRules.leastBytes or len(dtypes) > 1 or not dtypes <= REALS:
+            return False
+        (work,) = dtypes
+        arrays = [x if type(x) is np.ndarray and x.ndim else np.asarray(x, work) for x in arguments]
+        if any(type(x) is not np.ndarray or x.dtype != work for x in (*arrays, *outs)):
+            return False
+        layout = tuple([(x.shape, x.strides) for x in (*arrays, *outs)])
+        program = self.programFor((function, work), layout, MAX_SHAPES, FormulaProgram, function, arrays, outs)
+        return program is not None and program.write(arrays, outs)
 
-    def compiled(self, programs: Programs, layout: Any, module: Module, arguments: Sequence[Any]) -> Any:
+    def programFor(self, key: Any, layout: Any, most: int, kind: type[RuleProgram], *parts: Any) -> Any:
+        """The program of a rule for arguments of this layout, one of at most `most`; None: numpy computes it."""
+        programs = self.rules.get(key)
+        if programs is None:
+            if len(self.rules) >= MAX_RULES:
+                self.rules.popitem(last=False)  # the rule that was added first
+            programs = self.rules.setdefault(key, {})
+        program = programs.get(layout, self)
+        if program is self:
+            program = self.compiled(programs, layout, kind, *parts) if len(programs) < most else None
+        return program
+
+    def compiled(self, programs: Programs, layout: Any, kind: type[RuleProgram], *parts: Any) -> Any:
         """Compile a rule for arguments of this layout; None if numpy has to compute it."""
         try:
             with compiling():
                 if layout not in programs:  # another thread may have compiled it meanwhile
-                    programs[layout] = self.attempt(module, arguments)
+                    programs[layout] = self.attempt(kind, *parts)
                 return programs[layout]
         except PuregraphError:  # a rule that is being traced, or a signal handler meanwhile, runs a pass
             return None
 
-    def attempt(self, module: Module, arguments: Sequence[Any]) -> RuleProgram | None:
+    def attempt(self, kind: type[RuleProgram], rule: Any, *arrays: Sequence[Any]) -> RuleProgram | None:
         """A program of a rule; None if it cannot be compiled."""
-        if not all(x is None or x.dtype.isnative and min(x.strides, default=0) >= 0 for x in arguments):
+        if not all(x is None or x.dtype.isnative and min(x.strides, default=0) >= 0 for x in chain(*arrays)):
             return None
         try:
-            return RuleProgram(module, arguments, self.workspace)
+            return kind(rule, *arrays, self.workspace)
         except Exception as error:
             if isAsynchronous(error):
                 raise

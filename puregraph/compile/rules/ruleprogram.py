@@ -14,7 +14,9 @@ from puregraph.compile.pipeline import TRACED, runPasses
 from puregraph.compile.runtime.executable import Executable
 from puregraph.compile.trace.decompositions import decompositionOf
 from puregraph.compile.trace.graphtracer import GraphTracer
+from puregraph.compile.trace.numpyrules import readerOf
 from puregraph.compile.trace.opaque import NotCompiledError
+from puregraph.compile.trace.recorder import Recorder
 from puregraph.compile.trace.schedule import Schedule
 from puregraph.core.param import State
 from puregraph.graph.node import Node
@@ -26,8 +28,6 @@ if TYPE_CHECKING:
     from puregraph.compile.runtime.buffers import Workspace
     from puregraph.graph.module import Module
 
-EAGER = NATIVE._replace(outputType=FreshOutput)
-
 
 class RuleProgram:
     """A rule for arguments of one shape, dtype and layout each; calls return its results, or None before any effect.
@@ -38,12 +38,14 @@ class RuleProgram:
     Raises    UnreadableError, NotCompiledError if the rule cannot be traced, or no native code does any of its work
     """
 
-    def __init__(self, module: Module, arguments: Sequence[Any], workspace: Workspace):
+    backend = NATIVE._replace(outputType=FreshOutput)
+
+    def __init__(self, module: Any, arguments: Sequence[Any], workspace: Workspace):
         self.workspace = workspace
         self.changes: list[int] = []
-        self.plan = EAGER.plan(runPasses(self.traced(module, arguments), TRACED), None)
+        self.plan = self.backend.plan(runPasses(self.traced(module, arguments), TRACED), None)
         if not any(call.kind.isNative for call in self.plan.schedule.calls):
-            raise NotCompiledError(f"{module.brief()}: numpy does all of its work")
+            raise NotCompiledError("numpy does all of the work")
         workspace.reserve(roundedUp(self.plan.bytes))
         self.build()
 
@@ -54,9 +56,7 @@ class RuleProgram:
         outs = range(len(module.outputNames) + len(module.hidden))
         step = GraphStep(module.label, Node(module), (*range(len(arguments)),), (*outs,), inputs)
         tracer = GraphTracer()
-        recorder = tracer.recorder
-        recorder.layout, recorder.keepsComposite = EAGER.layout, EAGER.keepsComposite
-        recorder.decompositionOf = decompositionOf
+        recorder = tracer.recorder = self.recorder()
         values = [
             None if x is None else recorder.value(x.shape, x.dtype, x.strides, "input", f"x{i}")
             for i, x in enumerate(arguments)
@@ -73,6 +73,13 @@ class RuleProgram:
         self.changes = [i for i, _ in changes]
         schedule.calls, schedule.count = recorder.calls, recorder.count
         return schedule
+
+    def recorder(self) -> Recorder:
+        """A recorder for native code."""
+        recorder = Recorder(readerOf)
+        recorder.layout, recorder.keepsComposite = self.backend.layout, self.backend.keepsComposite
+        recorder.decompositionOf = decompositionOf
+        return recorder
 
     def build(self) -> None:
         """Bind the calls to the workspace, which may have moved."""
