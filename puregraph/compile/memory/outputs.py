@@ -54,6 +54,9 @@ class StepOutput:
         for slots, i, v, bytes in self.patches:
             slots[i] = start + v.offset + bytes
 
+    def release(self) -> None:
+        """Leave the result to its users; here the next run decides."""
+
 
 class FreshOutput(StepOutput):
     """The memory of a large result, which numpy allocates in each run: the result is an array without a base.

@@ -23,7 +23,7 @@ from puregraph.graph.module import Module
 from puregraph.graph.rulecalls import NativeRules
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from puregraph.core.rules import Rule
     from puregraph.ops.formula.interpreter import Interpreter
@@ -91,7 +91,7 @@ class RuleCache:
         program = self.programFor((function, work), layout, MAX_SHAPES, FormulaProgram, function, arrays, outs)
         return program is not None and program.write(arrays, outs)
 
-    def programFor(self, key: Any, layout: Any, most: int, kind: type[RuleProgram], *parts: Any) -> Any:
+    def programFor(self, key: Any, layout: Any, most: int, kind: Callable[..., RuleProgram], *parts: Any) -> Any:
         """The program of a rule for arguments of this layout, one of at most `most`; None: numpy computes it."""
         programs = self.rules.get(key)
         if programs is None:
@@ -103,7 +103,7 @@ class RuleCache:
             program = self.compiled(programs, layout, kind, *parts) if len(programs) < most else None
         return program
 
-    def compiled(self, programs: Programs, layout: Any, kind: type[RuleProgram], *parts: Any) -> Any:
+    def compiled(self, programs: Programs, layout: Any, kind: Callable[..., RuleProgram], *parts: Any) -> Any:
         """Compile a rule for arguments of this layout; None if numpy has to compute it."""
         try:
             with compiling():
@@ -113,7 +113,7 @@ class RuleCache:
         except PuregraphError:  # a rule that is being traced, or a signal handler meanwhile, runs a pass
             return None
 
-    def attempt(self, kind: type[RuleProgram], rule: Any, *arrays: Sequence[Any]) -> RuleProgram | None:
+    def attempt(self, kind: Callable[..., RuleProgram], rule: Any, *arrays: Sequence[Any]) -> RuleProgram | None:
         """A program of a rule; None if it cannot be compiled."""
         if not all(x is None or x.dtype.isnative and min(x.strides, default=0) >= 0 for x in chain(*arrays)):
             return None

@@ -104,7 +104,7 @@ class RuleProgram:
                 return self.run(arguments, arrays)
             finally:
                 workspace.isHeld = False
-                for output in self.executable.ownOutputs:
+                for output in self.plan.ownOutputs.values():
                     output.release()
                 for entry in self.executable.inputs:
                     entry.release()
