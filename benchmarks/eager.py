@@ -1,11 +1,12 @@
 """Eager training steps next to PyTorch's eager ones, in float32, as ratios of medians of interleaved blocks.
 
-    python benchmarks/eager.py [--rounds 9] [--threads 2] [--only mlp lenet]
+    python benchmarks/eager.py [--rounds 9] [--threads 2] [--cpu] [--only mlp lenet]
 
 A step is forward, cost, backward and a fused update (`optimizer.update()` here), module by module on both sides, with
-the same weights and data, pinned to as many processors as threads. `numpy` is puregraph without native code, a block
-for every third round. Prints a table, and saves it with the command and the load of the machine before it started in
-benchmarks/results/eager.txt.
+the same weights and data, pinned to as many processors as threads. `numpy` is puregraph without native code, for one
+block. Where the machine does other work, threads that wait for each other, such as those of OpenMP, lose most; with
+`--threads 1 --cpu` the time that the processor took is measured instead, which others change little. Prints a table,
+and saves it with the command and the load of the machine before it started in benchmarks/results/eager.txt.
 """
 
 import argparse
@@ -24,6 +25,7 @@ def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--cpu", action="store_true")
     parser.add_argument("--only", nargs="*", choices=CASES, default=list(CASES))
     return parser.parse_args()
 
@@ -46,8 +48,8 @@ def steps(name, batch, file):
     return {"puregraph": ours, "PyTorch": theirs, "numpy": numpyStep}
 
 
-def timed(contenders, rounds):
-    """The median over rounds of the median of a block of steps, by contender, in milliseconds."""
+def timed(contenders, rounds, clock):
+    """By contender, the median over rounds of the median of a block of steps, and the fastest step, in milliseconds."""
     from numpy import median
 
     for step in contenders.values():
@@ -56,15 +58,15 @@ def timed(contenders, rounds):
     blocks = {name: [] for name in contenders}
     for index in range(rounds):
         for name, step in contenders.items():
-            if name == "numpy" and index % 3:
+            if name == "numpy" and index:
                 continue
-            times, end = [], time.perf_counter() + 0.3
-            while time.perf_counter() < end or len(times) < 3:
-                begin = time.perf_counter()
+            times, end = [], clock() + 0.4
+            while clock() < end or len(times) < 3:
+                begin = clock()
                 step()
-                times.append(time.perf_counter() - begin)
-            blocks[name].append(1e3 * median(times))
-    return {name: float(median(row)) for name, row in blocks.items()}
+                times.append(clock() - begin)
+            blocks[name].append((1e3 * median(times), 1e3 * min(times)))
+    return {name: (float(median([m for m, _ in row])), min(f for _, f in row)) for name, row in blocks.items()}
 
 
 def main():
@@ -75,19 +77,20 @@ def main():
     from benchmarks.contenders import torch
 
     torch.begin(options.threads)
+    clock = time.process_time if options.cpu else time.perf_counter
     lines = [
-        f"python benchmarks/eager.py --rounds {options.rounds} --threads {options.threads}",
-        f"{platform.processor() or platform.machine()}, {options.threads} threads, float32, ms an eager training step; "
-        f"load of the machine before: {os.getloadavg()[0]:.1f}",
+        f"python benchmarks/eager.py --rounds {options.rounds} --threads {options.threads}{' --cpu' * options.cpu}",
+        f"{platform.processor() or platform.machine()}, {options.threads} threads, float32, an eager training step in "
+        f"{'ms of processor time' if options.cpu else 'ms'}; load of the machine before: {os.getloadavg()[0]:.1f}",
         "",
-        f"{'':52}{'puregraph':>10}{'PyTorch':>10}{'numpy':>10}{'vs PyTorch':>12}{'vs numpy':>10}",
+        f"{'median, fastest':48}{'puregraph':>16}{'PyTorch':>16}{'numpy':>16}{'vs PyTorch':>14}",
     ]
     with tempfile.TemporaryDirectory() as folder:
         for name in options.only:
-            times = timed(steps(name, CASES[name], f"{folder}/{name}.npz"), options.rounds)
-            row = "".join(f"{times[side]:10.2f}" for side in ("puregraph", "PyTorch", "numpy"))
-            ratios = f"{times['PyTorch'] / times['puregraph']:12.2f}{times['numpy'] / times['puregraph']:10.2f}"
-            lines.append(f"{f'{workloads.load(name).TITLE}, batch {CASES[name]}':52.52}{row}{ratios}")
+            times = timed(steps(name, CASES[name], f"{folder}/{name}.npz"), options.rounds, clock)
+            row = "".join("{:8.2f}{:8.2f}".format(*times[side]) for side in ("puregraph", "PyTorch", "numpy"))
+            ratios = "".join(f"{b / a:7.2f}" for a, b in zip(times["puregraph"], times["PyTorch"]))
+            lines.append(f"{f'{workloads.load(name).TITLE}, batch {CASES[name]}':48.48}{row}{ratios}")
             print(lines[-1], flush=True)
     RESULT.write_text("\n".join(lines) + "\n")
 
