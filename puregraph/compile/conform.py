@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from puregraph.core.accumulate import needPlain
 from puregraph.core.base.dtype import isFloating
 from puregraph.core.errors import DataError, DtypeError, need, plural, show
 
 if TYPE_CHECKING:
     from typing import Any
-
-    import numpy as np
 
     from puregraph.compile.program import Program
     from puregraph.core.protocols import AnyArray
@@ -39,6 +39,8 @@ def converted(program: Program, x: AnyArray, shape: Any, dtype: np.dtype, name: 
         raise DataError(f"{program!r}: wanted an array for {name}, got {type(x).__name__}")
     needPlain(x, f"{program!r}, {name}")
     need(tuple(x.shape) == shape, f"{name} of shape {show(shape)}", tuple(x.shape), "compile for that shape as well")
+    if isinstance(x, np.generic):
+        x = np.asarray(x)
     if x.dtype == dtype:
         return x
     if isFloating(dtype) or x.dtype.kind not in "iub":

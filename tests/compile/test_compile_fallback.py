@@ -8,8 +8,9 @@ from functools import partial
 import numpy as np
 import pytest
 
-from puregraph import MSE, SGD, Calculator, LayerNorm, Linear, Relu, Sequential, Trainer, Validator
+from puregraph import MSE, SGD, Calculator, LayerNorm, Linear, Relu, Sequential, Sum, Trainer, Validator
 from puregraph.compile import backend, program
+from puregraph.compile.program import Program
 from puregraph.compile.trace.graphtracer import GraphTracer
 from puregraph.compile.trace.opaque import NotCompiledError
 from puregraph.core.errors import FormulaError, GraphWarning, PuregraphError, ShapeError
@@ -169,3 +170,12 @@ def test_what_a_signals_handler_raises_is_no_fault_of_the_compiler(monkeypatch, 
     finally:
         signal.signal(signal.SIGUSR1, before)
     np.testing.assert_allclose(net.compile(x.shape, train=False).run(x), net(x), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.skipif(not jit.available(), reason="no llvmlite")
+def test_a_scalar_of_numpy_does_not_leave_the_program(monkeypatch):
+    compiled = Program(Sequential(Linear(3, 2), Sum()), [(4, 3)], grads=(True,))
+    x = np.ones((4, 3), np.float32)
+    wanted = compiled.run(x, np.ones((), np.float32))
+    monkeypatch.setattr(compiled, "runEagerly", lambda *arguments: pytest.fail("the graph ran"))
+    assert compiled.run(x, np.float32(1)) == wanted
