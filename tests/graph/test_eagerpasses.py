@@ -300,3 +300,10 @@ def test_an_update_by_native_code_is_near_that_of_numpy(make, monkeypatch):
     assert len(NativeRules.cache.rules) == (not verify.isOn())
     for a, b in zip(first, wanted, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
+
+
+def test_a_precision_of_compiled_steps_leaves_eager_passes_as_they_are(monkeypatch):
+    monkeypatch.setattr(NativeRules, "cache", RuleCache())
+    layer, x = Linear(256, 128), np.random.default_rng(0).standard_normal((256, 256)).astype("f4")
+    exact = layer(x)
+    assertSame([layer.calcMode("bfloat16")(x)], [exact])

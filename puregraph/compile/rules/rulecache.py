@@ -143,7 +143,7 @@ class RuleCache:
 
 
 def configuration(module: Module) -> Any:
-    """The class of a module with its rule, mode, precision and attributes; None if numpy computes its rules.
+    """The class of a module with its rule, mode and attributes; None if numpy computes its rules.
 
     That is so for a user's class, for views, for modules that run a graph, and if an attribute can only be compared by
     identity.
@@ -155,7 +155,7 @@ def configuration(module: Module) -> Any:
     if any(isinstance(a, Module) and a.isGraph for a in attributes.values()):
         return None
     key = MemoKeys().of(module)
-    return None if holdsIdentity(key) else (kind.updateData, module.precision, key)
+    return None if holdsIdentity(key) else (kind.updateData, key)
 
 
 def holdsIdentity(key: Any) -> bool:

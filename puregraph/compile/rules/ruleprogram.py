@@ -65,7 +65,7 @@ class RuleProgram:
             if isinstance(stored, State):
                 tracer.states[values[i].number] = i  # type: ignore[union-attr]
         shapes = tuple([None if x is None else x.shape for x in arguments])
-        recorder.origin = CallOrigin(module.label, module.label, shapes, "forward", (of or module).precision)
+        recorder.origin = CallOrigin(module.label, module.label, shapes)  # precisions are for compiled steps alone
         results, changes = tracer.read(step, values)
         schedule = Schedule(None, Steps())  # type: ignore[arg-type]
         schedule.inputs = [v for v in values if v is not None]
