@@ -155,8 +155,8 @@ class GumbelSoftMax(_AlongAxis):
 
     def soft(self, x, draw):
         """The soft sample for random bits."""
-        g = -np.log(-np.log(unit(draw)))
-        return softmax((x + g.astype(x.dtype)) / self.temperature, self.axis)
+        g = -np.log(-np.log(unit(draw).astype(x.dtype)))
+        return softmax((x + g) / self.temperature, self.axis)
 
     def updateData(self, x, key, count):
         draw = bits(x.shape, key, count)

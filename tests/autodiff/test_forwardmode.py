@@ -409,7 +409,7 @@ def test_every_kernel_that_floats_go_through_has_a_tangent():
     library = {found for name, found in registry.items() if name.startswith("puregraph.ops.")}
     rest = {found.__name__ for found in library if jvpOf(found) is None and not isinstance(found, CompositeKernel)}
     of = {"alive", "classIndex", "firstIndex", "normal", "uniform", "wrapIndex"}  # whole numbers
-    assert rest == of | {"norm", "fractions"}  # for optimizers, and what only looks
+    assert rest == of | {"norm", "fractions", "writeAt"}  # for optimizers, what only looks, and caches
 
 
 def test_several_arguments_and_results_keep_their_form():

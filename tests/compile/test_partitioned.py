@@ -51,7 +51,7 @@ from puregraph import (
     Unique,
     Upsample2D,
 )
-from puregraph.compile import Program, withCost
+from puregraph.compile import Program, cache, withCost
 from puregraph.compile.partitioned import PartitionedGraph
 from puregraph.compile.trace.steprequest import StepRequest
 from puregraph.graph.node import Node
@@ -224,7 +224,9 @@ def test_detection_of_anomalies_and_numpys_errors_run_the_graph_itself():
     assert [piece.runs for piece in program.partitioned.forward] == runs
 
 
-def test_more_sizes_than_are_kept_run_as_they_are():
+def test_more_sizes_than_are_kept_run_as_they_are(monkeypatch):
+    monkeypatch.setattr(cache, "KEPT_SHARE", 1 << 60)
+    monkeypatch.setattr(cache, "MIN_KEPT_BYTES", 1 << 18)
     net = compressed().calcMode(np.float64)
     program = Program(net, [(50, 3), (50,)], [np.float64, bool], grads=(True,))
     given = values(50, 3)
@@ -232,7 +234,7 @@ def test_more_sizes_than_are_kept_run_as_they_are():
         for count in range(50):
             mask = np.arange(50) < count
             near(runs(net, [given, mask], [np.ones(1)]), runs(net, [given, mask], [np.ones(1)], program))
-    assert max(len(piece.compiled) for piece in program.partitioned.forward) <= 32
+    assert 1 < max(len(piece.compiled) for piece in program.partitioned.forward) < 50
     assert "runs without" in program.table()
 
 

@@ -10,7 +10,9 @@ from puregraph.ops.attention.reference import attend, attendGrad
 from puregraph.ops.convolution import reference as convolution
 from puregraph.ops.gather import labels
 from puregraph.ops.gather import reference as scatter
+from puregraph.ops.gather.alongaxis import putAlong, takeAlong, wrapIndex
 from puregraph.ops.kernel import registry
+from puregraph.ops.movement.reference import writeAt
 from puregraph.ops.order.reference import sortAlong
 from puregraph.ops.pooling import reference as pooling
 from puregraph.ops.product import einsum, pairwisedot
@@ -88,7 +90,7 @@ CASES = {  # a kernel, and its arguments, for a size
 FEW = {"convolve", "convolveData", "convolveWeight"}  # whose texts follow from sizes: they are tried with one
 ALIKE = {  # whose floats have to be of one dtype, or that have other tests for it
     attend, attendGrad, norm.norm, recurrent.forward, recurrent.throughTime, randoms.uniform, randoms.normal,
-    recurrent.alive, labels.classIndex, cumulate, sortAlong,
+    recurrent.alive, labels.classIndex, cumulate, sortAlong, takeAlong, putAlong, wrapIndex, writeAt,
 }  # fmt: skip
 
 

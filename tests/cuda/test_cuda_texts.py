@@ -26,7 +26,12 @@ WRITTEN = {
 }  # kernels whose whole text is written from formulas, of which some stand for all
 EACH = 4  # of those of modules' examples one is compiled everyday
 pytestmark = [pytest.mark.costly, pytest.mark.timeout(3000)]  # a busy machine may have to compile them all
-LEFT = {"CTC", "RNNT", "OneHot"}  # lattices have no CUDA yet; a depth that is an input is compared in 64 bits
+LEFT = {
+    "Attention",
+    "CTC",
+    "RNNT",
+    "OneHot",
+}  # limits of attention and lattices have no CUDA yet; a depth that is an input is compared in 64 bits
 STILL = {
     "FunctionCall",
     "Compress",
@@ -174,7 +179,8 @@ def test_every_kernel_for_a_gpu_is_among_them():
     known = {
         each for name, each in registry.items() if name.startswith("puregraph.") and "cuda" in each.implementations
     }
-    alone = {"puregraph.ops.reduction.windowsum.windowSum"}  # for users' own modules
+    # for users' own modules, and caches of generation
+    alone = {"puregraph.ops.reduction.windowsum.windowSum", "puregraph.ops.movement.reference.writeAt"}
     assert {each.name for each in known - reached} == alone
     assert len(known) >= 20
 
@@ -182,7 +188,7 @@ def test_every_kernel_for_a_gpu_is_among_them():
 @pytest.mark.parametrize("mode", ["float32", np.float16, np.float64], ids=str)
 def test_no_kernel_that_rules_call_goes_through_the_host(mode):
     launches, called, refused = ofRules(mode)
-    assert not refused
+    assert {name.rpartition(".")[2] for name, _ in refused} <= {"attend", "attendGrad"}  # with limits
     assert len(called) > 15 and len(launches) > 200
 
 

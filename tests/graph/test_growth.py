@@ -13,7 +13,7 @@ import sys
 import pytest
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="memory is measured as Linux tells it")
-EVERYDAY, MANY = (500, 1200), (1000, 2500)  # the iterations between which memory is not to grow
+EVERYDAY, MANY = (700, 1400), (1000, 2500)  # the iterations between which memory is not to grow
 MIXED = """
 import ctypes, gc, sys, warnings
 warnings.simplefilter("ignore")  # of many shapes

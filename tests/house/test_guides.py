@@ -64,10 +64,10 @@ def run(copy, *command):
 
 @pytest.mark.costly
 def test_a_module_and_an_optimizer_added_as_the_guides_say_fit_the_library(copy):
-    mish = definition("newmodule.md", "Mish").replace('"""Misra', '"""Source    Misra')
-    text = f'"""Mish: a smooth activation."""\n\nfrom puregraph.graph.pointwise import Pointwise\n\n\n{mish}\n'
-    (copy / "puregraph" / "modules" / "mish.py").write_text(text, encoding="utf-8")
-    export(copy / "puregraph" / "modules", "mish", "Mish")
+    lisht = definition("newmodule.md", "Lisht").replace('"""Roy', '"""Source    Roy')
+    text = f'"""Lisht: an even activation."""\n\nfrom puregraph.graph.pointwise import Pointwise\n\n\n{lisht}\n'
+    (copy / "puregraph" / "modules" / "lisht.py").write_text(text, encoding="utf-8")
+    export(copy / "puregraph" / "modules", "lisht", "Lisht")
 
     head = (
         '"""Signum: a step by the sign of a momentum."""\n\nfrom puregraph.optimizers.optimizer import Optimizer\n\n\n'
@@ -78,7 +78,9 @@ def test_a_module_and_an_optimizer_added_as_the_guides_say_fit_the_library(copy)
 
     run(copy, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *[f"tests/house/{name}.py" for name in HOUSE])
     assert len(f"{head}{signum}".splitlines()) + 2 <= 30  # with the lines of its export
-    shown = "from puregraph import MSE, Linear, Mish, Sequential, Signum, checkModule; checkModule(Mish(), [(2, 3)])\n"
+    shown = (
+        "from puregraph import MSE, Linear, Lisht, Sequential, Signum, checkModule; checkModule(Lisht(), [(2, 3)])\n"
+    )
     shown += "net = Sequential(Linear(3, 2))\n"
     shown += "print(net.compile((4, 3), (4, 2), cost=MSE(), optimizer=Signum(1e-3)).table())"
     table = run(copy, "-c", shown)

@@ -150,7 +150,7 @@ def limitOf(module, shapes):
         return module.classes + 1
     if hasattr(module, "axis"):
         return shapes[0][module.axis]
-    return shapes[0][1]
+    return shapes[0][1] if len(shapes[0]) > 1 else 2
 
 
 def rebuilt(spec, rules):

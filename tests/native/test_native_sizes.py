@@ -69,6 +69,7 @@ def test_kernels_with_equal_keys_have_equal_code_for_all_sizes(name, dtype, monk
 
 STEPS = """
 import hashlib, sys
+import numpy as np
 import puregraph
 from puregraph import CrossEntropy, SGD
 sys.path.insert(0, {folder!r})
