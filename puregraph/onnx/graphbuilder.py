@@ -21,6 +21,7 @@ from puregraph.modules import Constant, Weight
 from puregraph.modules.gathering import Gather, GatherElements, GatherND
 from puregraph.onnx.onnxvalue import OnnxValue
 from puregraph.onnx.shapes.partialshapes import partialShapes, targetShape
+from puregraph.ops.kernel import useFast
 
 SEPARATORS = re.compile(r"[./]+")
 MAX_AHEAD_ELEMENTS = 64  # maximum number of elements of a float value that is computed ahead
@@ -121,7 +122,7 @@ class GraphBuilder:
     def computed(self, module: Module, inputs: list[Any], arrays: list[Any]) -> list[OnnxValue]:
         """Compute the outputs for known inputs, as constants; a reordered weight stays a weight."""
         node = Node(module)
-        with np.errstate(all="ignore"), warnings.catch_warnings():
+        with useFast(False), np.errstate(all="ignore"), warnings.catch_warnings():  # a file must not compile anything
             warnings.simplefilter("ignore", RuntimeWarning)
             node.updateData(arrays if len(arrays) != 1 else arrays[0])
         outputs = node.made if isinstance(node.made, list) else [node.made]

@@ -19,7 +19,7 @@ from graphspec import SOURCES, GraphSpec, NodeSpec, UnfitError, rebuilt
 from layersizes import BATCHES, CHANNELS, LARGECHANNELS, MAPS, UNEVEN
 from natively import needsNative, unverified
 
-from puregraph import Conv2D, Pointwise, SoftMax, modules
+from puregraph import Conv2D, DataError, Pointwise, SoftMax, modules
 from puregraph.compile import verify
 from puregraph.graph.module import Module
 from puregraph.modules import costs
@@ -108,7 +108,7 @@ def test_nearly_every_graph_of_the_grammar_runs_and_nearly_every_number_is_compa
             comparison = Comparison(randomSpec(seed), RULES)
             with np.errstate(all="ignore"):
                 first, *others = comparison.eagerly(np.dtype("float32")), *comparison.around(np.dtype("float32"), 2, 1)
-        except UnfitError:
+        except (UnfitError, DataError):  # a region of a sample that is not there
             continue
         ran += 1
         for name, x in first.items():

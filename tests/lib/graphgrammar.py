@@ -540,8 +540,6 @@ def examples():
                 continue  # the other nodes compute with floats of one kind
             if cls in (costs.CTC, costs.RNNT) and len(shapes) > 2:
                 continue  # lengths have a limit of their own each
-            if "regions" in module.arguments:
-                continue  # which begin with the number of a sample, as a float
             found.append((cls, args, kwargs, [tuple(s) for s in shapes]))
     return found
 

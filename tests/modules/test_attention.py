@@ -19,6 +19,7 @@ from puregraph.graph.input import Input
 from puregraph.modules import Attention, Sum, Tanh
 from puregraph.ops.attention import reference as file
 from puregraph.ops.attention.reference import FLOOR, attend, attendGrad
+from puregraph.ops.kernel import useFast
 from puregraph.testing.check import checkModule
 
 
@@ -132,7 +133,8 @@ def test_memory_grows_with_the_sum_of_lengths(rng, monkeypatch):
         inputs = [rng.standard_normal((1, 2, t, 8), np.float32) for _ in range(3)]
         module = Attention(causal=True)
         tracemalloc.start()
-        module.backward(np.ones_like(module(*inputs)))
+        with useFast(False):  # compiling native code takes memory once
+            module.backward(np.ones_like(module(*inputs)))
         found = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         return found

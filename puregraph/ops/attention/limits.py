@@ -34,14 +34,14 @@ class Limits(NamedTuple):
         return self.lengths is None and (self.offset is None or not hasattr(self.offset, "shape"))
 
     def visible(self, q: Any, rows: slice, columns: slice, causal: bool) -> AnyArray | None:
-        """Keys (columns) that queries (rows) see: bools (n or 1, 1, t, s); None if all see all."""
+        """Keys (columns) that queries (rows) see: bools (t, s), or (n, 1, t, s) by sample; None if all see all."""
         reach = self.window is not None or causal
         if not reach and self.lengths is None:
             return None
-        key = arrayLike(q, np.arange(columns.start, columns.stop)).reshape(1, 1, 1, -1)
+        key = arrayLike(q, np.arange(columns.start, columns.stop))
         seen: Any = None
         if reach:
-            query = arrayLike(q, np.arange(rows.start, rows.stop)).reshape(1, 1, -1, 1)
+            query = arrayLike(q, np.arange(rows.start, rows.stop)).reshape(-1, 1)
             if self.offset is not None:
                 query = query + (self.offset.reshape(-1, 1, 1, 1) if hasattr(self.offset, "shape") else self.offset)
             seen = key <= query
@@ -63,3 +63,8 @@ class Limits(NamedTuple):
 def limitsOf(limits: tuple | None) -> Limits:
     """The limits of a call."""
     return Limits(*(limits or ()))
+
+
+def byGroup(seen: AnyArray) -> AnyArray:
+    """Visible keys for scores (n, heads of keys, queries that share one, t, s)."""
+    return seen if seen.ndim == 2 else seen[:, :, None]

@@ -17,7 +17,7 @@ import numpy as np
 from puregraph.core.base.widen import widen
 from puregraph.core.tracer import dataOf
 from puregraph.ops.attention import cudnn
-from puregraph.ops.attention.limits import limitsOf
+from puregraph.ops.attention.limits import byGroup, limitsOf
 from puregraph.ops.cuda.runtime.launch import Launch, blocksFor, stridesOf
 from puregraph.ops.cuda.runtime.preprocess import computed, defined, read, stored
 from puregraph.ops.kernel import HEADSLAST, REFERENCE, Halves, kernel
@@ -253,7 +253,7 @@ def attendGrad(g, y, arguments, options, needs):
         scores = np.where(full, scores, -np.inf) if mask.dtype.kind == "b" else scores + full
     seen = limits.visible(dataOf(q), slice(0, wide[2]), slice(0, wide[3]), causal)
     if seen is not None:
-        scores = np.where(seen[:, :, None], scores, -np.inf)
+        scores = np.where(byGroup(seen), scores, -np.inf)
     p, free = np.exp(scores - rows(lse)), G @ V.swapaxes(-1, -2) - rows(rest)
     ds = p * free
     u = scale * (A @ K.swapaxes(-1, -2) + Q @ B.swapaxes(-1, -2))
@@ -391,7 +391,7 @@ class HeadLayout:
             mask = self.maskAt(i, j)
             scores = np.where(mask, scores, -np.inf) if self.isBool else scores + mask.astype(scores.dtype)
         if seen is not None:
-            scores = np.where(seen[:, :, None], scores, -np.inf)
+            scores = np.where(byGroup(seen), scores, -np.inf)
         return scores.reshape(shape)
 
     def crosses(self, i, j):
