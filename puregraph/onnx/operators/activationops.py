@@ -8,6 +8,8 @@ from puregraph import modules
 from puregraph.core.base.dtype import isFloating
 from puregraph.graph.pointwise import Pointwise
 from puregraph.modules.softmax import HardMax, LogSoftMax
+from puregraph.onnx.onnxvalue import OnnxValue
+from puregraph.onnx.operators.normalizationops import allWeights
 from puregraph.onnx.opregistry import onnxOp
 
 if TYPE_CHECKING:
@@ -15,7 +17,6 @@ if TYPE_CHECKING:
 
     from puregraph.graph.module import Module
     from puregraph.onnx.onnxnode import OnnxNode
-    from puregraph.onnx.onnxvalue import OnnxValue
 
 SHRINK = "where(x < -lambd, x + bias, where(x > lambd, x - bias, 0))"
 MADE: dict[str, tuple[Callable[..., Module], dict[str, float]]] = {  # modules, and their attributes with defaults
@@ -81,7 +82,11 @@ def swish(op: OnnxNode, x: OnnxValue) -> OnnxValue:
 
 @onnxOp("PRelu")
 def pRelu(op: OnnxNode, x: OnnxValue, slope: OnnxValue) -> OnnxValue:
-    """PRelu."""
+    """PRelu: a module with slopes if these are weights for channels, or one for all."""
+    channels = None if x.shape is None or len(x.shape) < 2 else (x.shape[1], *[1] * (len(x.shape) - 2))
+    if slope.isWeight and allWeights(slope) and slope.dtype == x.dtype and slope.array.shape in ((1,), channels):
+        module = modules.PRelu(None if slope.array.shape == (1,) else slope.array.shape[0])
+        return op(op.builder.fill(module, slope=OnnxValue.of(slope.name, slope.array.reshape(-1), isWeight=True)), x)
     y = op(Pointwise(formula="where(x > 0, x, slope * x)"), x, slope)
     return y if y.dtype == x.dtype else op(modules.Cast(x.dtype), y)
 

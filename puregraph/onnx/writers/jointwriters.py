@@ -30,7 +30,7 @@ def traced(step: OnnxStep) -> None:
 
 
 RULED: tuple[type, ...] = (modules.Bilinear, modules.DepthConcat, modules.GroupLinear, modules.KMaxPool)
-RULED += (modules.NoiseInjector, modules.PRelu, modules.RRelu, modules.SoftMin, modules.SparseMax)
+RULED += (modules.NoiseInjector, modules.RRelu, modules.SoftMin, modules.SparseMax)
 
 
 @writesOnnx(Cost, Penalty, *RULED, _Adaptive, _Gated, _OfWindows, _Shuffle, _Similarity)

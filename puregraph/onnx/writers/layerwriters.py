@@ -130,9 +130,16 @@ def perChannel(step: OnnxStep, name: str, rank: int) -> str | None:
     """A per-channel parameter, shaped to broadcast with the input."""
     if getattr(step.module, name) is None:
         return None
-    shape = (step.module.maps, *[1] * (rank - 2))
+    shape = (*getattr(step.module, name).shape, *[1] * (rank - 2))
     reshaped = step.changed(name, lambda array: array.reshape(shape))
     return reshaped or step.op("Reshape", step.param(name), step.whole(*shape))
+
+
+@writesOnnx(modules.PRelu)
+def pRelu(step: OnnxStep) -> None:
+    """PRelu."""
+    slope = step.param("slope") if step.module.sharedMaps else perChannel(step, "slope", len(step.shapes[0]))
+    step.op("PRelu", step.x, slope, out=step.y)
 
 
 @writesOnnx(modules.SoftMax, LogSoftMax)
