@@ -5,40 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from puregraph.core.arguments import (
-    AnyFunction,
-    Count,
-    Flag,
-    Fraction,
-    NotNegative,
-    Number,
-    Positive,
-    Size,
-    Texts,
-    optional,
-    takes,
-)
-from puregraph.train.decoding.generator import Generator
+from puregraph.core.arguments import Size, takes
+from puregraph.train.decoding.generator import OPTIONS, Generator
 
 if TYPE_CHECKING:
     from puregraph.graph.module import Module
 
 
-@takes(
-    tokens=Size,
-    temperature=NotNegative,
-    topK=optional(Count),
-    topP=Fraction,
-    seed=optional(Size),
-    length=optional(Count),
-    compile=Flag,
-    minP=Fraction,
-    repetition=Positive,
-    beams=Count,
-    lengthPenalty=Number,
-    stopTexts=Texts,
-    decode=optional(AnyFunction),
-)
+@takes(tokens=Size, **OPTIONS)
 def generate(
     net: Module,
     prompt: Any,

@@ -33,6 +33,21 @@ if TYPE_CHECKING:
 
 ROOM = 64  # caches have a multiple of this many positions, so that prompts of similar lengths share a program
 
+OPTIONS = {  # of Generator and `generate`
+    "temperature": NotNegative,
+    "topK": optional(Count),
+    "topP": Fraction,
+    "minP": Fraction,
+    "repetition": Positive,
+    "beams": Count,
+    "lengthPenalty": Number,
+    "stopTexts": Texts,
+    "decode": optional(AnyFunction),
+    "seed": optional(Size),
+    "length": optional(Count),
+    "compile": Flag,
+}
+
 
 class Generator:
     """Continues texts with a language model; a stream of tokens, or a search for the likeliest continuation.
@@ -68,20 +83,7 @@ class Generator:
     8
     """
 
-    @takes(
-        temperature=NotNegative,
-        topK=optional(Count),
-        topP=Fraction,
-        minP=Fraction,
-        repetition=Positive,
-        beams=Count,
-        lengthPenalty=Number,
-        stopTexts=Texts,
-        decode=optional(AnyFunction),
-        seed=optional(Size),
-        length=optional(Count),
-        compile=Flag,
-    )
+    @takes(**OPTIONS)
     def __init__(
         self,
         net: Module,
