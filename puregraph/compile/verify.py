@@ -265,7 +265,7 @@ def operandsOf(call: Call) -> list[Value]:
 
 
 def factorsOf(call: Call) -> list[Value]:
-    """What a call multiplies: the operands of a product, or those that a Kernel declares."""
+    """The factors that a call multiplies: the operands of a product, or those that a Kernel declares."""
     halves = declared(call.function, "halves")
     if call.kind.isContraction:
         return call.values()

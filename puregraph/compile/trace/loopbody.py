@@ -104,8 +104,8 @@ def readLoop(recorder: Recorder, function: object, arguments: list, options: dic
     states = [recorder.value((count + 1, *c.shape), c.dtype) for c in carried]
     sums = [recorder.value(s.shape, s.dtype) for s in loop.oldSums]
     rows = [recorder.value((count, *y.shape), y.dtype) for y in loop.results[first:]]
-    given = [v for v in shared if type(v) is Value]
-    recorder.add(loop, (*carried, *slices, *given), {}, [*states, *sums, *rows], "other", True)
+    operands = [*carried, *slices, *(v for v in shared if type(v) is Value)]
+    recorder.add(loop, tuple(operands), {}, [*states, *sums, *rows], "other", True)
     totals = iter(sums)
     summed = [next(totals) if p is None else p.summed(recorder, slices, rows) for p in loop.products]
     return [*states, *summed, *rows[: len(rows) - loop.extra]]
@@ -131,9 +131,9 @@ def recordLoop(
     loop = LoopBody(len(carried), len(slices), slices[0].shape[0], isReversed)
     states = [recorder.value(c.shape, c.dtype, role="input", name=c.name) for c in carried]
     sliced = [recorder.value(x.shape[1:], x.dtype, x.strides[1:], "input", x.name) for x in slices]
-    given = [v for v in shared if type(v) is Value]
-    alike = [v if v.role in LEAVES else recorder.value(v.shape, v.dtype, v.strides, "input", v.name) for v in given]
-    formal = {v.number: f for v, f in zip(given, alike)}
+    outside = [v for v in shared if type(v) is Value]
+    alike = [v if v.role in LEAVES else recorder.value(v.shape, v.dtype, v.strides, "input", v.name) for v in outside]
+    formal = {v.number: f for v, f in zip(outside, alike)}
     before, recorder.calls = recorder.calls, loop.calls
     try:
         handles = [recorder.handle(formal[v.number]) if type(v) is Value else v for v in shared]

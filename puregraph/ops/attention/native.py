@@ -44,7 +44,7 @@ class Mask(NamedTuple):
 
 
 class Reach(NamedTuple):
-    """What limits the keys of a query, see `limits`: a number or an array as offset, lengths, window, cap."""
+    """The limits of the keys that a query sees, as operands of a kernel: numbers or arrays; see `limits`."""
 
     offset: Any = None
     lengths: Any = None

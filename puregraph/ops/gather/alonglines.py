@@ -130,7 +130,7 @@ def putAlong(
 
 
 def keyOf(form: AlongForm) -> str:
-    """What the code depends on."""
+    """The parameters of the code."""
     return f"{form} {jit.lanes(SIZES[form.element])}"
 
 

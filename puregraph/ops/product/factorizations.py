@@ -82,7 +82,7 @@ def eigenTangents(function, values, tangents, options):
 
 @op(np.linalg.eigvalsh).composed
 def eigenvalues(a):
-    """Those of the factorization."""
+    """The eigenvalues w of a = V diag(w) V^T."""
     return np.linalg.eigh(a)[0]
 
 
@@ -136,7 +136,7 @@ def singularTangents(function, values, tangents, options):
 
 @op(np.linalg.svdvals).composed
 def singularValues(x):
-    """Those of the factorization."""
+    """The singular values s of x = U diag(s) V^T."""
     return np.linalg.svd(x, compute_uv=False)
 
 

@@ -31,10 +31,10 @@ def roundPixels(x: Any, pixels: int, channels: int, xPixel: int, to: Strided) ->
     def write(code: IRBuilder) -> None:
         source, goal = code.pointer("x", "f32"), code.pointer("pairs", "i32")
         count, width, step = code.integer("pixels"), code.integer("channels"), code.integer("xPixel")
-        each = code.integer("chunk")
-        first = code.task * each
+        share = code.integer("chunk")
+        first = code.task * share
         end = width - width % (2 * lanes)
-        with code.loop(first, code.min(first + each, count), unroll=1) as pixel:
+        with code.loop(first, code.min(first + share, count), unroll=1) as pixel:
             line, target = source.at(pixel * step), goal.at(pixel * (width / 2))
             with code.loop(0, end, 2 * lanes, unroll=1) as c:
                 target.store(c / 2, contiguousPairs(code, line.load(c, lanes), line.load(c + lanes, lanes)))
