@@ -98,7 +98,10 @@ def partials(x, index, updates, axis, kind):
 
 
 def others(factor, zeros, rest):
-    """The product of all other factors, from the count of zeros and the product of the rest."""
+    """The product of all other factors, from the count of zeros and the product of the rest.
+
+    Where one of the others is exactly 0 its own derivative is taken as 0: a second derivative is wrong there.
+    """
     isZero = factor == 0
     return np.where(zeros == isZero, rest / np.where(isZero, 1, factor), 0)
 
