@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from launches import emulated, needsEmulator
 
+from puregraph.ops.alignment.reference import alignments
+from puregraph.ops.alignment.transducer import transductions
 from puregraph.ops.attention.reference import attend, attendGrad
 from puregraph.ops.convolution import reference as convolution
 from puregraph.ops.gather import labels
@@ -91,6 +93,7 @@ FEW = {"convolve", "convolveData", "convolveWeight"}  # whose texts follow from 
 ALIKE = {  # whose floats have to be of one dtype, or that have other tests for it
     attend, attendGrad, norm.norm, recurrent.forward, recurrent.throughTime, randoms.uniform, randoms.normal,
     recurrent.alive, labels.classIndex, cumulate, sortAlong, takeAlong, putAlong, wrapIndex, writeAt,
+    alignments, transductions,
 }  # fmt: skip
 
 

@@ -42,8 +42,6 @@ LACKS = {
     ("ontoDiagonal", "native"): "decomposed",
     ("windowSum", "native"): "decomposed",
     ("putClass", "native"): "left to numpy so far",
-    ("alignments", "CUDA"): "goes through time on the host so far",
-    ("transductions", "CUDA"): "goes through time on the host so far",
     ("takeClass", "native"): "left to numpy so far",
     **dict.fromkeys([("repeatBody", "gradient"), ("repeatBody", "tangent")], "composed of the calls of its body"),
     ("repeatBody", "CUDA"): "a GPU runs the graph of each run so far",

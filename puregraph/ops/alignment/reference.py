@@ -10,6 +10,8 @@ import numpy as np
 
 from puregraph.core.errors import AutoDiffException
 from puregraph.core.tracer import arrayLike
+from puregraph.ops.alignment.pathlaunches import pathLaunches
+from puregraph.ops.cuda.runtime.launch import WAVE
 from puregraph.ops.gather.reference import addAt
 from puregraph.ops.kernel import REFERENCE, kernel
 
@@ -101,6 +103,16 @@ def alignments(logs, index, lengths, counts, blank):
 def alignments(y, logs, index, lengths, counts, blank):
     """Two passes of a sum of three exponentials for each time step and state."""
     return 24 * logs.shape[0] * logs.shape[1] * (2 * index.shape[1] + 1)
+
+
+@alignments.cuda
+def alignments(outs, logs, index, lengths, counts, blank):
+    """A block takes a pass of a sample, then one each time step. A label that is no class makes the cost nan."""
+    n, time, classes = logs.shape
+    labels, steps = index.shape[1], n * time
+    rows, sizes = ((n, time + 1, 2 * labels + 1), (n, time, 2 * labels + 1)), (time, classes, labels, blank)
+    entries = "alignmentRows", "alignmentChances"
+    return pathLaunches(entries, outs, (logs, index, lengths, counts), rows, sizes, (steps, min(steps, 2 * WAVE)))
 
 
 @alignments.vjp

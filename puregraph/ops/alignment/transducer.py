@@ -8,7 +8,9 @@ Source    Graves 2012, Sequence Transduction with Recurrent Neural Networks, arX
 import numpy as np
 
 from puregraph.core.tracer import arrayLike
+from puregraph.ops.alignment.pathlaunches import pathLaunches
 from puregraph.ops.alignment.reference import NEVER, needFirst, needLengths, summed
+from puregraph.ops.cuda.runtime.launch import gridFor
 from puregraph.ops.gather.reference import addAt
 from puregraph.ops.kernel import REFERENCE, kernel
 
@@ -90,6 +92,16 @@ def transductions(logs, index, lengths, counts, blank):
 def transductions(y, logs, index, lengths, counts, blank):
     """Two passes of a sum of two exponentials, and two probabilities, at each (t, u)."""
     return 24 * logs.shape[0] * logs.shape[1] * logs.shape[2]
+
+
+@transductions.cuda
+def transductions(outs, logs, index, lengths, counts, blank):
+    """A block takes a pass of a sample, then a thread each class at a (t, u). A label that is no class makes the cost
+    nan."""
+    n, time, rows, classes = logs.shape
+    kept, sizes = ((n, time, rows), (n, time, rows)), (time, rows, classes, blank)
+    entries, size = ("latticeRows", "latticeChances"), logs.size
+    return pathLaunches(entries, outs, (logs, index, lengths, counts), kept, sizes, (size, gridFor(size)[0]))
 
 
 @transductions.vjp
