@@ -36,6 +36,21 @@ def test_a_product_with_zeros():
     assert dataOf(dx).tolist() == [15, 0] and dataOf(du).tolist() == [0, 2, 0]
 
 
+@pytest.mark.parametrize("zeros", [(), (0,), (2,), (0, 1), (0, 3), (2, 4), (0, 2, 4)], ids=str)
+def test_the_second_derivative_of_a_product_with_zeros_is_that_of_the_product_written_out(rng, zeros):
+    values = rng.uniform(0.5, 2, 5)
+    values[list(zeros)] = 0
+    v = Variable(values, requires_grad=True)
+    y = putAlong(v[:2], np.array([0, 1, 0]), v[2:], 0, "multiply")
+    wanted = [v[0] * v[2] * v[4], v[1] * v[3]]
+    for i, other in enumerate(wanted):
+        first, again = [grad(out, v, create_graph=True)[0] for out in (y[i], other)]
+        assert np.allclose(dataOf(first), dataOf(again), 1e-12)
+        direction = rng.standard_normal(5)
+        second, repeated = [grad((g * direction).sum(), v, retain_graph=True)[0] for g in (first, again)]
+        assert np.allclose(dataOf(second), dataOf(repeated), 1e-12, 1e-12)
+
+
 @pytest.mark.parametrize("axis", [0, 1])
 def test_what_does_not_fit_is_refused(axis):
     with pytest.raises(ShapeError, match=f"an index as x but along axis {axis}"):

@@ -88,22 +88,25 @@ def partials(x, index, updates, axis, kind):
         return last < 0, readAlong(last, index, axis) == order, None
     if kind == "multiply":
         zeros = putAlong((x == 0).astype(np.int64), index, (updates == 0).astype(np.int64), axis, "add")
+        total = putAlong(np.where(x == 0, x, 0), index, np.where(updates == 0, updates, 0), axis, "add")
         rest = putAlong(np.where(x == 0, 1, x), index, np.where(updates == 0, 1, updates), axis, kind)
-        zerosThere, restThere = readAlong(zeros, index, axis), readAlong(rest, index, axis)
-        return others(x, zeros, rest), others(updates, zerosThere, restThere), None
+        read = [readAlong(a, index, axis) for a in (zeros, total, rest)]
+        return others(x, zeros, total, rest), others(updates, *read), None
     y = putAlong(x, index, updates, axis, kind)
     isKept, isTaken = x == y, updates == readAlong(y, index, axis)
     count = putAlong(isKept.astype(np.int64), index, isTaken.astype(np.int64), axis, "add")
     return isKept, isTaken, np.maximum(count, np.int64(1))  # 0 where y is nan
 
 
-def others(factor, zeros, rest):
-    """The product of all other factors, from the count of zeros and the product of the rest.
+def others(factor, zeros, total, rest):
+    """The product of all other factors, from the count and the sum of the zeros and the product of the rest.
 
-    Where one of the others is exactly 0 its own derivative is taken as 0: a second derivative is wrong there.
+    A single 0 among the others is a factor, too: the product is 0, but has a derivative by it.
     """
     isZero = factor == 0
-    return np.where(zeros == isZero, rest / np.where(isZero, 1, factor), 0)
+    count = zeros - isZero
+    zero = np.where(count == 1, total - np.where(isZero, factor, 0), 0)
+    return rest / np.where(isZero, 1, factor) * np.where(count == 0, 1, zero)
 
 
 def weighted(g, weight):
