@@ -392,6 +392,33 @@ def test_a_rule_that_cannot_be_recorded_is_an_error_and_no_wrong_number():
         grad(y, x, Variable(np.ones(2), requires_grad=True), create_graph=True)
 
 
+def test_random_values_in_a_hidden_output_are_an_error_and_no_wrong_second_derivative():
+    class Noisy(Module):
+        """y = noise x^2."""
+
+        hidden = ("noise",)
+
+        def dataShapeFrom(self, x):
+            return x
+
+        def hiddenShapeFrom(self, x):
+            return [x]
+
+        def updateData(self, x):
+            noise = numbers.random(2)
+            return noise * x * x, noise
+
+        def updateGrad(self, grad, x, y, noise):
+            return 2 * noise * x * grad
+
+    numbers = np.random.default_rng(0)
+    x = Variable(np.array([1.0, 2.0]), requires_grad=True)
+    y = Noisy()(x)
+    assert np.allclose(grad(y, x, np.ones(2), retain_graph=True)[0], 2 * y.data / x.data)
+    with pytest.raises(AutoDiffException, match="NoisyBackward0: no second derivative, .* 'noise' differs"):
+        grad(y, x, np.ones(2), create_graph=True)
+
+
 def test_a_gradient_of_another_shape_names_the_module():
     class Wrong(Module):
         """y = 2 x with a gradient that is not x's."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import weakref
 from typing import Any
 
+import numpy as np
+
 from puregraph.autodiff.tape.gradmode import MODE, enable_grad
 from puregraph.autodiff.tape.tapenode import LeafAccumulator, TapeNode
 from puregraph.autodiff.tape.variable import AGAIN, RECORDERS, Variable, bare, differentiable, made, versionOf
@@ -123,7 +125,7 @@ class ModuleBackward(TapeNode):
         """Return arguments and outputs as Variables of the graph, for a gradient that will be differentiated again.
 
         Floating hidden outputs depend on the arguments, too, so they are recomputed and recorded. That does not update
-        running states, because rules do not write into Variables.
+        running states, because rules do not write into Variables. AutoDiffException if they differ, as random ones do.
         """
         module = self.module
         params = [
@@ -136,11 +138,23 @@ class ModuleBackward(TapeNode):
         hidden = self.outputs[count:]
         if any(differentiable(h) and hasattr(h, "dtype") for h in hidden):
             with enable_grad():
-                hidden = module.updateData(*values)[count:]
+                again = module.updateData(*values)[count:]
+            for name, h, value in zip(module.hidden, hidden, again):
+                if differentiable(h) and not isClose(bare(value), h):
+                    raise AutoDiffException(
+                        f"{self.name()}: no second derivative, because the hidden output '{name}' differs when it is "
+                        "computed again, as random values do: keep the random bits in it as integers"
+                    )
+            hidden = again
         return values, (*visible, *hidden)
 
     def release(self) -> None:
         self.inputs = self.values = self.outputs = None  # type: ignore[assignment]
+
+
+def isClose(value: Any, wanted: Any) -> bool:
+    """Whether two arrays are equal up to the rounding of 16 bits, of the largest value."""
+    return bool(np.allclose(value, wanted, 0, 1e-2 * float(np.abs(wanted).max(initial=0)), equal_nan=True))
 
 
 def use(module: Module, inputs: list[Any], rule: Any = None, path: str = "") -> tuple:
