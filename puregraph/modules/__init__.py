@@ -66,6 +66,7 @@ from puregraph.modules.gated import GLU, GeGLU, ReGLU, SwiGLU
 from puregraph.modules.gathering import Gather, GatherElements, GatherND, ReverseSequence
 from puregraph.modules.gridsample import AffineGrid, GridSample
 from puregraph.modules.identity import Cast, Identity, StopGradient
+from puregraph.modules.integerlayers import IntegerConvolve, IntegerMatMul
 from puregraph.modules.joining import Concat, DepthConcat, Split
 from puregraph.modules.linear import Bilinear, GroupLinear, Linear
 from puregraph.modules.localnorm import LCN, LocalResponseNorm, LpNormalize, MapLRN, SubtractMean
@@ -203,6 +204,8 @@ __all__ = [
     "Identity",
     "If",
     "InstanceNorm",
+    "IntegerConvolve",
+    "IntegerMatMul",
     "KMaxPool",
     "L1Norm",
     "L2Norm",

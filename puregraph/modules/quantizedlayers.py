@@ -8,8 +8,15 @@ from puregraph.core.shape import product
 from puregraph.graph.module import Module
 from puregraph.modules.convolution import Convolve
 from puregraph.modules.windows import perMap
+from puregraph.ops.quantized.reference import convolveIntegers, multiplyIntegers
 
 EXACT_IN_FLOAT32 = 1 << 24  # integers up to this are exact in float32
+MOST_TERMS = (1 << 31) // 255**2  # products of bytes whose sum does not leave 32 bits
+
+
+def areBytes(*arrays):
+    """True if all are integers of 8 bits."""
+    return all(a.dtype.itemsize == 1 and a.dtype.kind in "iu" for a in arrays)
 
 
 class _QuantizedLayer(Module):
@@ -35,11 +42,15 @@ class _QuantizedLayer(Module):
         return yZero
 
     def updateData(self, x, xScale, xZero, W, wScale, wZero, yScale, yZero, b=None):
+        scale = xScale.astype(np.float64) * wScale.astype(np.float64)
+        if areBytes(x, W, yZero) and self.termsOf(W.shape) <= MOST_TERMS:
+            offset = None if b is None else b.astype(np.float64)
+            rounding = scale, offset, yScale.astype(np.float32), yZero, self.isRectified
+            return self.ofBytes(x, W, xZero, wZero, rounding)
         wide = self.exact(x, W)
         total = self.layer(
             x.astype(wide) - xZero.astype(wide), W.astype(wide) - self.perFilter(wZero, W.ndim).astype(wide)
         )
-        scale = xScale.astype(np.float64) * wScale.astype(np.float64)
         y = total.astype(np.float64) * self.perOutput(scale, total)
         y = (y if b is None else y + self.perOutput(b.astype(np.float64), total)).astype(np.float32)
         y = np.maximum(y, np.float32(0)) if self.isRectified else y
@@ -49,13 +60,18 @@ class _QuantizedLayer(Module):
 
     def exact(self, x, W):
         """The float dtype in which all sums of products are exact."""
-        terms = W.size // max(1, self.outmaps(W.shape))
         return (
-            np.float32 if terms * (1 << 8 * (x.dtype.itemsize + W.dtype.itemsize)) <= EXACT_IN_FLOAT32 else np.float64
+            np.float32
+            if self.termsOf(W.shape) * (1 << 8 * (x.dtype.itemsize + W.dtype.itemsize)) <= EXACT_IN_FLOAT32
+            else np.float64
         )
 
+    def termsOf(self, W):
+        """Terms of a sum."""
+        return product(W) // max(1, self.outmaps(W))
+
     def flopsFrom(self, x, xScale, xZero, W, *rest):
-        return 2 * product(W) // max(1, self.outmaps(W)) * product(self.layerShape(x, W))
+        return 2 * self.termsOf(W) * product(self.layerShape(x, W))
 
     def sample(self, rng, x, xScale, xZero, W, wScale, wZero, yScale, yZero, *b):
         scales = [np.full(shape, 0.25, np.float32) for shape in (xScale, wScale, yScale)]
@@ -89,6 +105,12 @@ class QuantizedMatMul(_QuantizedLayer):
     def layer(self, x, W):
         """The product."""
         return np.matmul(x, W)
+
+    def ofBytes(self, x, W, xZero, wZero, rounding):
+        """The product of bytes, rounded."""
+        if x.ndim == 1:
+            return multiplyIntegers(x[None], W, xZero, wZero, None, rounding)[0]
+        return multiplyIntegers(x, W, xZero, wZero, None, rounding)
 
     def perFilter(self, values, rank):
         """Values per column, to broadcast with W."""
@@ -130,6 +152,11 @@ class QuantizedConvolve(_QuantizedLayer):
     def layer(self, x, W):
         """The convolution."""
         return self.of.updateData(x, W)
+
+    def ofBytes(self, x, W, xZero, wZero, rounding):
+        """The convolution of bytes, rounded."""
+        layout = self.of.layout(x.shape[2:], W.shape[2:])
+        return convolveIntegers(x, W, xZero, wZero, None, rounding, *layout)
 
     def perFilter(self, values, rank):
         """Values per filter, to broadcast with W."""

@@ -9,6 +9,7 @@ from puregraph.ops.movement import lowering as movement
 from puregraph.ops.order import lowering as order
 from puregraph.ops.pooling import lowering as pooling
 from puregraph.ops.product import lowering as product
+from puregraph.ops.quantized import lowering as quantized
 from puregraph.ops.recurrent import lowering as recurrent
 from puregraph.ops.reduction import lowering as reduction
 
@@ -23,6 +24,7 @@ __all__ = [
     "order",
     "pooling",
     "product",
+    "quantized",
     "recurrent",
     "reduction",
 ]

@@ -23,8 +23,8 @@ VERSION, LEASES = attrgetter("version"), attrgetter("leases")
 class PackedWeights:
     """Packed weights of a program that changes no parameter.
 
-    They are packed again when the version of a parameter changes (see `Stored`), before each run while its array is
-    leased and may be written to, and once more after the lease ends.
+    Constants are packed once. Parameters are packed again when the version of one changes (see `Stored`), before each
+    run while its array is leased and may be written to, and once more after the lease ends.
     """
 
     def __init__(self) -> None:
@@ -42,7 +42,8 @@ class PackedWeights:
         key = weight.number, *((w.key, *[v for v in w.slots.values() if isinstance(v, int)]) for w in write(made))
         if key not in self.values:
             self.values[key] = made
-            self.weights[weight.root.number] = weight.root.source
+            if weight.root.role == "param":
+                self.weights[weight.root.number] = weight.root.source
             self.works += write(made)
         return self.values[key]
 

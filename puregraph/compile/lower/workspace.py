@@ -61,7 +61,7 @@ class LoweringWorkspace:
 
     def keeps(self, weight: Value) -> bool:
         """True if the packed weight is kept for later runs."""
-        return self.packedWeights is not None and weight.root.role == "param"
+        return self.packedWeights is not None and weight.root.role in ("param", "constant")
 
     def packed(
         self, weight: Value, count: int, write: Callable[[Any], list[KernelCall]]

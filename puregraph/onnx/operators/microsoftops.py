@@ -21,7 +21,7 @@ from puregraph.onnx.onnxnode import OnnxNode
 from puregraph.onnx.onnxvalue import OnnxValue
 from puregraph.onnx.operators.normalizationops import rmsNorm
 from puregraph.onnx.operators.productops import isLayer, linear, scaled
-from puregraph.onnx.operators.quantizedops import centered, dequantize, product, quantize, rescaled
+from puregraph.onnx.operators.quantizedops import dequantize, factorOf, product, quantize, rescaled, single
 from puregraph.onnx.opregistry import MICROSOFT, onnxOp
 from puregraph.onnx.shapes.operandshapes import settleOperand
 
@@ -456,17 +456,36 @@ def dynamicProduct(
     bias: OnnxValue | None = None,
 ) -> OnnxValue:
     """The product of values, quantized to 256 steps between their extremes, with a matrix of integers."""
-    steps, aScale = stepsOf(op, a)
-    return unscaled(op, op(modules.MatMul(), steps, centered(op, b, bZero)), aScale, bScale, bias)
+    values, aScale, aZero = quantizedRange(op, a)
+    return unscaled(op, product(op, values, b, aZero, bZero), aScale, bScale, bias)
+
+
+def quantizedRange(op: OnnxNode, x: OnnxValue) -> tuple[OnnxValue, OnnxValue, OnnxValue]:
+    """Values as bytes between their extremes and 0, the step between two of these, and the byte of 0."""
+    steps, scale, zero = stepsAndZero(op, x)
+    values = op(Pointwise(formula="s + z"), steps, zero)
+    return op(modules.Cast("uint8"), values), scale, op(modules.Cast("uint8"), zero)
 
 
 def stepsOf(op: OnnxNode, x: OnnxValue) -> tuple[OnnxValue, OnnxValue]:
     """Values as multiples of a step, in float64, and the step: the range of the values and 0, divided by 255."""
+    steps, scale, _ = stepsAndZero(op, x)
+    return op(modules.Cast("float64"), steps), scale
+
+
+def stepsAndZero(op: OnnxNode, x: OnnxValue) -> tuple[OnnxValue, OnnxValue, OnnxValue]:
+    """Values as multiples of a step, the step, and the byte that stands for 0."""
     low, high = (op(Pointwise(formula=f"{kind}(x, 0)"), op(make(), x)) for kind, make in EXTREMES)
     scale = op(Pointwise(formula="where(h > l, (h - l) / 255, 1)"), high, low)
     zero = op(Pointwise(formula="round(clip(-l / s, 0, 255))"), low, scale)
     steps = op(Pointwise(formula="clip(round(x / s) + z, 0, 255) - z"), x, scale, zero)
-    return op(modules.Cast("float64"), steps), scale
+    return steps, scale, zero
+
+
+def centered(op: OnnxNode, x: OnnxValue, zero: OnnxValue | None) -> OnnxValue:
+    """x minus its zero point, as float64."""
+    wide = op(modules.Cast("float64"), x)
+    return wide if zero is None else op(modules.Sub(), wide, op(modules.Cast("float64"), zero))
 
 
 EXTREMES = (("minimum", modules.Min), ("maximum", modules.Max))
@@ -486,11 +505,14 @@ def quantizedGemm(
 ) -> OnnxValue:
     """The exact product of integers plus an integer bias, scaled; rounded to integers if `y` defines how."""
     a, b = moved(op, a, "A"), moved(op, b, "B")
-    exact = product(op, a, b, aZero, bZero)
-    exact = exact if c is None else op(modules.Add(), exact, op(modules.Cast("float64"), c))
     alpha = op.get("alpha", 1.0)
     aScale = aScale if alpha == 1 else scaled(op, aScale, alpha)
     yScale, yZero = [*y, None, None][:2]
+    if c is None or c.rank == 1 and c.shape == b.shape[-1:]:
+        ending = () if yScale is None else (factorOf(op, aScale, bScale, yScale), single(op, yZero))
+        made = product(op, a, b, aZero, bZero, c, *ending)
+        return unscaled(op, made, aScale, bScale, None) if yScale is None else made
+    exact = op(modules.Add(), product(op, a, b, aZero, bZero), c)
     if yScale is None:
         return unscaled(op, exact, aScale, bScale, None)
     return rescaled(op, exact, aScale, bScale, yScale, yZero)

@@ -8,7 +8,6 @@ import numpy as np
 
 from puregraph import modules
 from puregraph.graph.pointwise import Pointwise
-from puregraph.modules.convolution import Convolve
 from puregraph.modules.quantization import Dequantize, Quantize
 from puregraph.onnx.modelfile import NUMERIC, dtypeOf
 from puregraph.onnx.operators.convolutionops import windowOf
@@ -50,8 +49,8 @@ def dequantize(op: OnnxNode, x: OnnxValue, scale: OnnxValue, zero: OnnxValue | N
 def integerProduct(
     op: OnnxNode, a: OnnxValue, b: OnnxValue, aZero: OnnxValue | None = None, bZero: OnnxValue | None = None
 ) -> OnnxValue:
-    """MatMulInteger, computed in float64, in which sums of products of 8 bits are exact."""
-    return op(modules.Cast("int32"), product(op, a, b, aZero, bZero))
+    """The exact product, as int32."""
+    return product(op, a, b, aZero, bZero)
 
 
 @onnxOp("QLinearMatMul")
@@ -66,13 +65,29 @@ def quantizedProduct(
     *y: OnnxValue,
 ) -> OnnxValue:
     """The exact product, scaled and rounded once."""
-    aScale = column(op, aScale, a)
-    return rescaled(op, product(op, a, b, aZero, bZero), aScale, bScale, *y)
+    aScale, (yScale, yZero) = column(op, aScale, a), y
+    if a.rank == 1 or b.rank == 1 or aScale.rank == 2:
+        return rescaled(op, product(op, a, b, aZero, bZero), aScale, bScale, yScale, yZero)
+    return product(op, a, b, aZero, bZero, None, factorOf(op, aScale, bScale, yScale), single(op, yZero))
 
 
-def product(op: OnnxNode, a: OnnxValue, b: OnnxValue, aZero: OnnxValue | None, bZero: OnnxValue | None) -> OnnxValue:
-    """The product of integers, as float64; a zero point of several is one for each row of a, each column of b."""
-    return op(modules.MatMul(), centered(op, a, column(op, aZero, a)), centered(op, b, bZero))
+def product(
+    op: OnnxNode,
+    a: OnnxValue,
+    b: OnnxValue,
+    aZero: OnnxValue | None,
+    bZero: OnnxValue | None,
+    bias: OnnxValue | None = None,
+    factor: OnnxValue | None = None,
+    yZero: OnnxValue | None = None,
+) -> OnnxValue:
+    """The product of integers, as int32, or scaled and rounded; a zero point of several is one for each row of a, each
+    column of b."""
+    lifted = [op(modules.Reshape(shape), v) if v.rank == 1 else v for v, shape in ((a, (1, -1)), (b, (-1, 1)))]
+    aZero = single(op, column(op, aZero, a))
+    y = op(modules.IntegerMatMul(), *lifted, aZero, single(op, bZero), bias, factor, yZero)
+    lost = tuple(axis for axis, v in ((-2, a), (-1, b)) if v.rank == 1)
+    return op(modules.Squeeze(lost), y) if lost else y
 
 
 def column(op: OnnxNode, value: OnnxValue | None, a: OnnxValue) -> Any:
@@ -82,18 +97,17 @@ def column(op: OnnxNode, value: OnnxValue | None, a: OnnxValue) -> Any:
     return op(modules.Reshape((-1, 1)), value)
 
 
-def centered(op: OnnxNode, x: OnnxValue, zero: OnnxValue | None) -> OnnxValue:
-    """x minus its zero point, as float64."""
-    wide = op(modules.Cast("float64"), x)
-    return wide if zero is None else op(modules.Sub(), wide, op(modules.Cast("float64"), zero))
+def single(op: OnnxNode, value: OnnxValue | None) -> Any:
+    """A single number without axes; several as they are."""
+    return op(modules.Reshape(()), value) if value is not None and value.shape == (1,) else value
 
 
 @onnxOp("ConvInteger")
 def integerConvolution(
     op: OnnxNode, x: OnnxValue, W: OnnxValue, xZero: OnnxValue | None = None, wZero: OnnxValue | None = None
 ) -> OnnxValue:
-    """ConvInteger, computed in float64, in which sums of products of 8 bits are exact."""
-    return op(modules.Cast("int32"), convolved(op, x, W, xZero, wZero))
+    """The exact convolution, as int32."""
+    return convolved(op, x, W, xZero, wZero)
 
 
 @onnxOp("QLinearConv")
@@ -110,32 +124,27 @@ def quantizedConvolution(
     b: OnnxValue | None = None,
 ) -> OnnxValue:
     """The exact convolution, with the bias, scaled and rounded once."""
-    y = convolved(op, x, W, xZero, wZero)
-    if b is not None:
-        y = op(modules.Add(), y, channels(op, op(modules.Cast("float64"), b), len(W.shape) - 2))
-    return rescaled(op, y, xScale, channels(op, wScale, len(W.shape) - 2), yScale, yZero)
+    return convolved(op, x, W, xZero, wZero, b, factorOf(op, xScale, wScale, yScale), single(op, yZero))
 
 
-def convolved(op: OnnxNode, x: OnnxValue, W: OnnxValue, xZero: OnnxValue | None, wZero: OnnxValue | None) -> OnnxValue:
-    """The convolution of integers, as float64."""
-    size = op.kernel(W)
-    stride, pad, dilation = windowOf(op, x, size)
-    wide = centered(op, W, channels(op, wZero, len(size) + 1))
-    return op(Convolve(stride, pad, dilation, op.get("group", 1)), centered(op, x, xZero), wide, None)
+def convolved(
+    op: OnnxNode, x: OnnxValue, W: OnnxValue, xZero: OnnxValue | None, wZero: OnnxValue | None, *rest: OnnxValue | None
+) -> OnnxValue:
+    """The convolution of integers, as int32, or scaled and rounded."""
+    stride, pad, dilation = windowOf(op, x, op.kernel(W))
+    module = modules.IntegerConvolve(stride, pad, dilation, op.get("group", 1))
+    return op(module, x, W, single(op, xZero), single(op, wZero), *rest)
 
 
-def channels(op: OnnxNode, value: OnnxValue | None, rank: int) -> Any:
-    """Values per output channel, in front of `rank` axes; a scalar stays."""
-    if value is None or value.rank == 0 or value.shape == (1,):
-        return value if value is None or value.rank == 0 else op(modules.Reshape(()), value)
-    return op(modules.Reshape((-1, *(1,) * rank)), value)
+def factorOf(op: OnnxNode, aScale: OnnxValue, bScale: OnnxValue, yScale: OnnxValue) -> OnnxValue:
+    """aScale bScale / yScale in float32, as in other runtimes."""
+    scales = [op(modules.Cast("float32"), fixed(single(op, scale))) for scale in (aScale, bScale, yScale)]
+    return op(Pointwise(formula="a * b / y"), *scales)
 
 
 def rescaled(
     op: OnnxNode, x: OnnxValue, aScale: OnnxValue, bScale: OnnxValue, yScale: OnnxValue, yZero: OnnxValue
 ) -> OnnxValue:
-    """round(x aScale bScale / yScale) + yZero in the dtype of yZero; the factor is in float32, as in other runtimes."""
-    scales = [op(modules.Cast("float32"), fixed(scale)) for scale in (aScale, bScale, yScale)]
-    factor = op(Pointwise(formula="a * b / y"), *scales)
-    y = op(modules.Mul(), op(modules.Cast("float32"), x), factor)
+    """round(x aScale bScale / yScale) + yZero in the dtype of yZero."""
+    y = op(modules.Mul(), op(modules.Cast("float32"), x), factorOf(op, aScale, bScale, yScale))
     return op(Quantize(yZero.dtype), y, op.constant(np.float32(1)), yZero)

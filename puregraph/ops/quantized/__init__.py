@@ -1,0 +1,1 @@
+"""Quantized: exact products and convolutions of 8-bit integers, and how their sums are rounded."""

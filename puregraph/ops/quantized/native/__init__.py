@@ -1,0 +1,1 @@
+"""Native code for products and convolutions of bytes."""

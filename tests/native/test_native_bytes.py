@@ -1,0 +1,164 @@
+"""Products and convolutions of bytes in native code beside numpy: every bit, of every kind of integer."""
+
+import numpy as np
+import pytest
+from leftovers import leftToNumpy
+
+from puregraph import Graph, Input
+from puregraph.graph.module import Module
+from puregraph.modules import IntegerConvolve, IntegerMatMul, QuantizedConvolve, QuantizedMatMul
+from puregraph.ops.native.llvm import jit
+from puregraph.ops.quantized.native.byteproduct import byteTile, pitchOf
+
+pytestmark = pytest.mark.skipif(not jit.available(), reason="native code only")
+RNG = np.random.default_rng(0)
+BYTES = ("uint8", "int8")
+
+
+def integers(shape, dtype, isExtreme=False):
+    """Random integers of all values, or only the least and the largest."""
+    ends = np.iinfo(dtype)
+    if isExtreme:
+        return RNG.choice(np.array([ends.min, ends.max], dtype), shape)
+    return RNG.integers(ends.min, ends.max, shape, dtype, endpoint=True)
+
+
+def compared(module, *arrays):
+    """The result of a program of which nothing is left to numpy, after it was compared with the eager one."""
+    nodes = [Input(a.shape, a.dtype, name=f"x{i}").node() for i, a in enumerate(arrays)]
+    program = Graph(nodes, module.node(*nodes)).compile([a.shape for a in arrays], train=False)
+    y, expected = program.run(*arrays), module(*arrays)
+    assert y.dtype == expected.dtype
+    assert np.array_equal(y, expected)
+    assert not leftToNumpy(program)
+    return y
+
+
+def ending(n, dtype="uint8"):
+    """A bias, a factor for each column, and a zero point."""
+    factor = (RNG.random(n) / 999).astype(np.float32)
+    return integers((n,), "int32") // (1 << 16), factor, integers((), dtype)
+
+
+@pytest.mark.parametrize("kinds", [(a, b) for a in BYTES for b in BYTES])
+@pytest.mark.parametrize("sizes", [(1, 1, 1), (8, 24, 200), (5, 360, 24), (30, 67, 360), (1, 672, 8), (13, 3, 65)])
+def test_a_product_of_bytes_equals_numpy(kinds, sizes):
+    (m, k, n), (x, W) = sizes, kinds
+    a, b = integers((m, k), x), integers((k, n), W)
+    exact = (a.astype(np.int64) @ b.astype(np.int64)).astype(np.int32)
+    assert np.array_equal(compared(IntegerMatMul(), a, b), exact)
+    compared(IntegerMatMul(), a, b, integers((), x), integers((n,), W))
+    compared(IntegerMatMul(), a, b, integers((m, 1), x), integers((), W), *ending(n, x))
+
+
+@pytest.mark.parametrize("dtype", BYTES)
+def test_long_sums_of_extremes_wrap_around(dtype):
+    """255 and -128 times 20,000 and 80,000, whose sums leave 32 bits."""
+    for k in (20000, 80001):
+        a, b = integers((2, k), dtype, True), integers((k, 3), "int8", True)
+        a[0], b[:, 0] = np.iinfo(dtype).max, -128
+        y = compared(IntegerMatMul(), a, b)
+        assert np.array_equal(y, (a.astype(np.int64) @ b.astype(np.int64)).astype(np.int32))
+
+
+def test_batches_and_transposed_matrices():
+    compared(IntegerMatMul(), integers((2, 3, 5, 9), "uint8"), integers((2, 3, 9, 4), "int8"), integers((), "uint8"))
+    compared(IntegerMatMul(), integers((2, 3, 5, 9), "int8"), integers((9, 4), "uint8"))
+    a, b = integers((7, 5), "uint8"), integers((20, 7), "int8")
+
+    class Turned(Module):
+        reads, isDiscrete = (), True
+
+        def dataShapeFrom(self, a, b):
+            return (5, 20)
+
+        def dataTypeFrom(self, a, b):
+            return np.dtype(np.int32)
+
+        def updateData(self, a, b):
+            return IntegerMatMul().layer(a.T, b.T)
+
+    assert np.array_equal(compared(Turned(), a, b), a.T.astype(np.int32) @ b.T.astype(np.int32))
+
+
+@pytest.mark.parametrize("shapes", [((0, 4), (4, 3)), ((2, 4), (4, 0)), ((0, 2, 4), (4, 3))])
+def test_products_without_elements(shapes):
+    a, b = (np.zeros(shape, np.uint8) for shape in shapes)
+    assert IntegerMatMul()(a, b).shape == (*shapes[0][:-1], shapes[1][-1])
+
+
+WINDOWS = [  # rank, channels, filters, groups, size, stride, pad, dilation
+    (2, 3, 8, 1, (3, 3), (1, 1), ((1, 1), (1, 1)), (1, 1)),
+    (2, 6, 4, 2, (3, 2), (2, 1), ((1, 0), (0, 2)), (1, 2)),
+    (1, 5, 3, 1, (4,), (2,), ((2, 1),), (1,)),
+    (3, 2, 5, 1, (2, 3, 2), (1, 2, 1), ((0, 1), (1, 1), (1, 0)), (2, 1, 1)),
+    (2, 200, 24, 1, (1, 1), (1, 1), ((0, 0), (0, 0)), (1, 1)),
+    (2, 24, 360, 1, (1, 1), (2, 2), ((0, 0), (0, 0)), (1, 1)),
+    (2, 8, 8, 8, (3, 3), (1, 1), ((1, 1), (1, 1)), (1, 1)),
+    (2, 67, 67, 67, (3, 3), (2, 1), ((1, 1), (0, 1)), (1, 2)),
+    (2, 24, 48, 24, (5, 5), (1, 1), ((2, 2), (2, 2)), (1, 1)),
+    (1, 130, 130, 130, (3,), (1,), ((1, 1),), (1,)),
+    (2, 24, 40, 1, (3, 3), (1, 1), ((1, 1), (1, 1)), (1, 1)),
+    (2, 360, 8, 1, (5, 6), (1, 1), ((4, 4), (5, 5)), (1, 1)),
+]
+
+
+@pytest.mark.parametrize("kind", BYTES)
+@pytest.mark.parametrize("window", WINDOWS)
+def test_a_convolution_of_bytes_equals_numpy(window, kind):
+    rank, c, o, groups, size, *layout = window
+    x, W = integers((2, c, 5, 6, 7)[: 2 + rank], kind), integers((o, c // groups, *size), "int8")
+    module = IntegerConvolve(*layout, groups)
+    compared(module, x, W)
+    compared(module, x, W, integers((), kind), integers((o,), "int8"), *ending(o, kind))
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_random_settings(seed):
+    """Eight of each seed: any sizes, zero points, biases and factors, extremes too."""
+    rng = np.random.default_rng(seed)
+    for _ in range(4):
+        m, k, n = (int(rng.integers(1, 70)) for _ in "mkn")
+        x, W, y = rng.choice(BYTES, 3)
+        isExtreme = rng.random() < 0.3
+        a, b = integers((m, k), x, isExtreme), integers((k, n), W, isExtreme)
+        scales = [np.float32(rng.random() / 50) for _ in "xWy"]
+        compared(IntegerMatMul(), a, b, integers((), x), integers((n,), W), *ending(n, y))
+        zeros = [integers((), v) for v in (x, W, y)]
+        b32 = rng.standard_normal(n).astype(np.float32)
+        rest = [np.asarray(scales[0]), zeros[0], b, np.asarray(scales[1]), zeros[1], np.asarray(scales[2]), zeros[2]]
+        compared(QuantizedMatMul(bool(rng.integers(2))), a, *rest, b32)
+    for _ in range(4):
+        c, o, h, w = (int(rng.integers(1, 20)) for _ in "cohw")
+        size = int(rng.integers(1, min(h, w) + 1)), int(rng.integers(1, min(h, w) + 1))
+        pad = tuple(tuple(int(p) for p in rng.integers(0, 3, 2)) for _ in "hw")
+        stride = tuple(int(s) for s in rng.integers(1, 3, 2))
+        x, W, y = rng.choice(BYTES, 3)
+        maps, filters = integers((int(rng.integers(1, 3)), c, h, w), x), integers((o, c, *size), W)
+        compared(IntegerConvolve(stride, pad, (1, 1)), maps, filters, integers((), x), integers((o,), W), *ending(o, y))
+        scales = [np.asarray(np.float32(rng.random() / 50)) for _ in "xWy"]
+        zeros = [integers((), v) for v in (x, W, y)]
+        rest = [scales[0], zeros[0], filters, scales[1], zeros[1], scales[2], zeros[2]]
+        b32 = rng.standard_normal(o).astype(np.float32)
+        compared(QuantizedConvolve(stride, pad, (1, 1), 1, bool(rng.integers(2))), maps, *rest, b32)
+
+
+@pytest.mark.parametrize("cpu", ["x86-64-v2", "haswell", "skylake-avx512"])
+@pytest.mark.skipif(jit.processor() != "x86", reason="names of processors of x86")
+def test_other_processors_compute_the_same_bits(cpu, monkeypatch):
+    monkeypatch.setenv("PUREGRAPH_CPU", cpu)
+    for x in BYTES:
+        for W in BYTES:
+            a, b = integers((13, 67), x, True), integers((67, 40), W, True)
+            compared(IntegerMatMul(), a, b, integers((), x), integers((40,), W), *ending(40))
+    for _, c, o, groups, size, *layout in (WINDOWS[0], WINDOWS[7]):
+        x, W = integers((2, c, 5, 6), "uint8"), integers((o, c // groups, *size), "int8")
+        compared(IntegerConvolve(*layout, groups), x, W, integers((), "uint8"), integers((o,), "int8"), *ending(o))
+
+
+def test_tiles_and_pitches_leave_no_row_out():
+    for k in (1, 63, 64, 65, 1000, 4608, 80001):
+        assert pitchOf(k) >= k + 64 and pitchOf(k) % 64 == 0
+    for n in (1, 16, 17, 200, 1000):
+        tile = byteTile(3, n, 16)
+        assert tile.rows <= 4 and (tile.rows + 1) * tile.vectors < 32
