@@ -192,3 +192,16 @@ def test_a_compiled_layer_of_integers_gives_the_same():
         net = fromOnnx(each.model)
         program = net.compile(each.data.shape, train=False)
         np.testing.assert_array_equal(program.run(each.data), net(each.data))
+
+
+def test_a_dequantized_input_that_others_read_is_still_one_of_integers():
+    """As of a residual block: its sum reads the floats, its layer the integers."""
+    model = Setting("Conv", 2).model
+    inner = next(node for node in model.graph.node if node.op_type == "DequantizeLinear").output[0]
+    model.graph.output.append(helper.make_tensor_value_info(inner, TensorProto.FLOAT, None))
+    net, plain = fromOnnx(model), fromOnnx(model, patterns=False)
+    labels = [node.label for node in net.nodes]
+    assert "QuantizedConvolve" in labels and "Dequantize" in labels and "Conv" not in labels
+    data = Setting("Conv", 2).data
+    np.testing.assert_array_equal(net(data)[1], plain(data)[1])
+    assert np.abs(net(data)[0].astype(int) - plain(data)[0]).max() <= 1

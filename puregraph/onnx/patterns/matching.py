@@ -13,6 +13,7 @@ from puregraph.onnx.onnxvalue import OnnxValue
 from puregraph.onnx.patterns.pattern import CHAINS, PatternTerm
 
 CLOSE = 1e-6  # relative tolerance of a number; larger if the dtype in the file is less precise
+REPEATED = {"DequantizeLinear"}  # cheaper to compute twice than to compute with its result
 LIMITS = (("min", -np.inf), ("max", np.inf))
 DEFAULTS: dict[str, dict[str, Any]] = {
     "ReduceMean": {"keepdims": 1},
@@ -44,12 +45,13 @@ class Match(NamedTuple):
         return Match({**self.bindings, name: value}, self.inside)
 
     def isClosed(self) -> bool:
-        """True if all nodes are in one graph, and no other node reads a value inside; the result comes first."""
+        """True if all nodes are in one graph, and no other node reads a value inside, unless it may be computed twice;
+        the result comes first."""
         made = list({id(value): value for value in self.inside}.values())
         if any(value.origin.scope is not made[0].origin.scope for value in made):
             return False
         reads = Counter(id(operand) for value in made for operand in value.origin.inputs if operand is not None)
-        return all(value.readers == reads[id(value)] for value in made[1:])
+        return all(value.readers == reads[id(value)] or value.origin.type in REPEATED for value in made[1:])
 
 
 def isSame(a: Any, b: Any) -> bool:

@@ -12,9 +12,11 @@ from puregraph.ops.convolution.windowgeometry import window
 from puregraph.ops.ir.elementlayout import collapsed, elementStrides, isRowMajor, toRowMajor
 from puregraph.ops.ir.value import Call, Value
 from puregraph.ops.native.llvm import jit
+from puregraph.ops.native.llvm.bytedot import BYTES
 from puregraph.ops.native.llvm.kernelcall import KernelCall
 from puregraph.ops.native.threads import pool
 from puregraph.ops.operation import op
+from puregraph.ops.quantized.native.bytedepthwise import blockOrder, depthwiseBytes
 from puregraph.ops.quantized.native.byteproduct import ByteTile, byteProduct, byteTile
 from puregraph.ops.quantized.native.byterows import MatrixRows, WindowRows
 from puregraph.ops.quantized.native.packbytes import ByteMatrix, packBytes
@@ -82,17 +84,31 @@ def lowerConvolveIntegers(call: Call, workspace: LoweringWorkspace) -> list[Kern
         return None
     where, pixel, before = toChannelsLast(x, workspace)
     ending = ending._replace(row=pixelStride(y) or 0, group=n, groupColumns=n)
-    isSigned, tile = x.dtype == np.int8, byteTile(m, n, jit.lanes(4))
-    rows: MatrixRows | WindowRows = MatrixRows(where, pixel, channels, isSigned)
-    if taps > 1 or prod(win.stride) > 1 or any(map(any, win.pad)):
-        isMerged = groups == 1 and win.dilation[-1] == 1 and pixel == channels
-        space, outputs, size, step = (threeOf(v, 1) for v in (x.shape[2:], win.count, win.size, win.stride))
-        first, dilation = threeOf([p[0] for p in win.pad], 0), threeOf(win.dilation, 1)
-        rows = WindowRows(where, pixel, channels, space, outputs, size, step, first, dilation, isSigned, isMerged)
+    isSigned, isMerged = x.dtype == np.int8, groups == 1 and win.dilation[-1] == 1 and pixel == channels
+    space, outputs, size, step = (threeOf(v, 1) for v in (x.shape[2:], win.count, win.size, win.stride))
+    first, dilation = threeOf([p[0] for p in win.pad], 0), threeOf(win.dilation, 1)
+    windows = WindowRows(where, pixel, channels, space, outputs, size, step, first, dilation, isSigned, isMerged)
+    if channels == n == 1 < groups:
+        return [*before, *depthwise(W, windows, ending, (m, groups, taps), workspace)]
+    tile, rows = byteTile(m, n, jit.lanes(4)), MatrixRows(where, pixel, channels, isSigned)
+    isPointwise = taps == prod(win.stride) == 1 and not any(map(any, win.pad))
     matrix = ByteMatrix(W, groups, k, n, channels, (n * k, 1, taps, k), W.dtype == np.int8)
     packed, packing = packedBytes(W, matrix, tile, workspace)
     name = f"convolution of bytes {k}x{n}, {groups} groups" if groups > 1 else f"convolution of bytes {m}x{k}x{n}"
-    return [*before, *packing, *byteProduct(name, rows, packed, ending, (groups, m, n, k), tile, pool.threads())]
+    source, sizes = rows if isPointwise else windows, (groups, m, n, k)
+    return [*before, *packing, *byteProduct(name, source, packed, ending, sizes, tile, pool.threads())]
+
+
+def depthwise(
+    W: Value, rows: WindowRows, ending: Requantization, sizes: tuple[int, int, int], workspace: LoweringWorkspace
+) -> list[KernelCall]:
+    """A convolution of each channel with its own filter; `sizes`: output pixels, channels, taps."""
+    m, channels, taps = sizes
+    lanes, width = jit.lanes(4), BYTES * jit.lanes(4)
+    filters = ByteMatrix(W, 1, taps, channels, 1, (0, 1, 0, taps), W.dtype == np.int8)
+    order, ending = blockOrder(lanes), ending._replace(group=0, groupColumns=0)
+    to, packing = workspace.packed(W, filters.bytesOf(width), lambda to: packBytes(filters, to, width, lanes, order))
+    return [*packing, *depthwiseBytes(f"depthwise bytes {m}x{channels}x{taps}", rows, to, ending, sizes, lanes)]
 
 
 def areBytes(*values: Any) -> bool:

@@ -72,6 +72,29 @@ class WindowRows(NamedTuple):
             slots |= {f"{name}{i}": value for i, value in enumerate(getattr(self, name))}
         return slots
 
+    def openTaps(self, code: IRBuilder) -> Any:
+        """Read the arguments; a function that writes the addresses of the taps of an output pixel to a table."""
+        a, pixel, _ = code.pointer("a", "u8"), code.integer("pixel"), code.integer("channels")
+        space, outputs, size, stride, before, dilation = (
+            [code.integer(f"{name}{i}") for i in range(3)]
+            for name in ("space", "outputs", "size", "stride", "before", "dilation")
+        )
+
+        def locate(index: IRValue, table: IRPointer, outside: IRValue) -> None:
+            at: list[IRValue] = []
+            for i in (2, 1, 0):
+                at.insert(0, index % outputs[i] * stride[i] - before[i])
+                index = index // outputs[i]
+            with nested(code, size) as taps:
+                one, two, three = (at[i] + taps[i] * dilation[i] for i in range(3))
+                isInside = inside(one, space[0]) & inside(two, space[1]) & inside(three, space[2])
+                source = a.at((((index * space[0] + one) * space[1] + two) * space[2] + three) * pixel)
+                address = code.emit(f"ptrtoint ptr {source.name} to i64", IRType("i64"))
+                number = (taps[0] * size[1] + taps[1]) * size[2] + taps[2]
+                table.store(number, code.select(isInside, address, outside))
+
+        return locate
+
     def open(self, code: IRBuilder) -> ByteCopier:
         """Read the arguments."""
         a, pixel, channels = code.pointer("a", "u8"), code.integer("pixel"), code.integer("channels")
