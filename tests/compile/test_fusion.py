@@ -14,7 +14,7 @@ from puregraph.compile.program import Program
 from puregraph.graph import Graph
 from puregraph.graph.input import Input
 from puregraph.graph.sequential import Sequential
-from puregraph.modules import LayerNorm, Linear
+from puregraph.modules import Constant, Dequantize, LayerNorm, Linear, Quantize
 
 
 def passesOver(shape, net, **options):
@@ -65,3 +65,19 @@ def test_open_groups_that_do_not_fit_into_one_stay_as_they_were(count, rng):
     assert (len(groups) == 1) == (4 * count <= fusion.MAX_GROUP_OPERANDS)
     assert sum(len(group.calls) for group in groups) == 2 * count - 1
     assert np.array_equal(Program(net, [x.shape for x in xs]).run(*xs), net(*xs))
+
+
+@needsNative
+def test_whole_floats_are_stored_as_bytes_by_the_group_that_computes_them():
+    """Quantize, Dequantize, Quantize: one pass over memory, with numpy's bytes, also of what leaves their range."""
+    x = np.concatenate([np.arange(-300.0, 300, 0.25), [np.inf, -np.inf, 1e30, -1e30, 0.0, -0.0]]).astype(np.float32)
+    data = Input(x.shape, "float32", name="x").node()
+    known = [Constant(value).node() for value in (np.float32(1), np.uint8(3), np.float32(2), np.int8(-7))]
+    bytesOf = Quantize("uint8").node(data, *known[:2])
+    others = Quantize("int8").node(Dequantize().node(bytesOf, *known[:2]), *known[2:])
+    net = Graph(data, [bytesOf, others])
+    program = net.compile(x.shape, train=False)
+    assert sum(call.kind.isNative for call in program.plan.schedule.calls) == 1
+    for y, expected in zip(program.run(x), net(x)):
+        assert y.dtype == expected.dtype
+        np.testing.assert_array_equal(y, expected)

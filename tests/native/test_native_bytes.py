@@ -5,6 +5,8 @@ import pytest
 from leftovers import leftToNumpy
 
 from puregraph import Graph, Input
+from puregraph.compile.program import Program
+from puregraph.compile.runtime.guardbands import GuardBands
 from puregraph.graph.module import Module
 from puregraph.modules import IntegerConvolve, IntegerMatMul, QuantizedConvolve, QuantizedMatMul
 from puregraph.ops.native.llvm import jit
@@ -13,6 +15,12 @@ from puregraph.ops.quantized.native.byteproduct import byteTile, pitchOf
 pytestmark = pytest.mark.skipif(not jit.available(), reason="native code only")
 RNG = np.random.default_rng(0)
 BYTES = ("uint8", "int8")
+
+
+@pytest.fixture(autouse=True)
+def guarded(monkeypatch):
+    """Kernels run inside guard bands."""
+    monkeypatch.setattr(Program, "observer", GuardBands())
 
 
 def integers(shape, dtype, isExtreme=False):
@@ -152,6 +160,18 @@ def test_other_processors_compute_the_same_bits(cpu, monkeypatch):
             a, b = integers((13, 67), x, True), integers((67, 40), W, True)
             compared(IntegerMatMul(), a, b, integers((), x), integers((40,), W), *ending(40))
     for _, c, o, groups, size, *layout in (WINDOWS[0], WINDOWS[7]):
+        x, W = integers((2, c, 5, 6), "uint8"), integers((o, c // groups, *size), "int8")
+        compared(IntegerConvolve(*layout, groups), x, W, integers((), "uint8"), integers((o,), "int8"), *ending(o))
+
+
+@pytest.mark.parametrize("lanes", [4, 8])
+def test_short_vectors_compute_the_same_bits(lanes, monkeypatch):
+    """With the instruction for short vectors where the processor has it."""
+    target = jit.target()
+    monkeypatch.setattr(jit, "target", lambda: target._replace(bits=32 * lanes))
+    a, b = integers((13, 67), "int8", True), integers((67, 40), "int8", True)
+    compared(IntegerMatMul(), a, b, integers((), "int8"), integers((40,), "int8"), *ending(40))
+    for _, c, o, groups, size, *layout in (WINDOWS[1], WINDOWS[7]):
         x, W = integers((2, c, 5, 6), "uint8"), integers((o, c // groups, *size), "int8")
         compared(IntegerConvolve(*layout, groups), x, W, integers((), "uint8"), integers((o,), "int8"), *ending(o))
 

@@ -32,6 +32,7 @@ REDUCTIONS = {np.sum: "sum", np.mean: "mean", np.max: "max", np.min: "min", np.a
 REDUCTIONS |= {np.prod: "prod", np.any: "max", np.all: "min"}
 REDUCTIONS |= {np.maximum.reduce: "max", np.minimum.reduce: "min", np.amax: "max", np.amin: "min"}
 TRUTHS = (np.any, np.all)
+WHOLE = (np.add, np.subtract, np.minimum, np.maximum)  # give whole numbers for whole numbers
 FLOAT, BOOL = np.dtype(np.float32), np.dtype(bool)
 FLOATS = {"float16": "f16", "bfloat16": "bf16", "float32": "f32", "float64": "f64"}
 INTS = {dtype.name: kind for kind, dtype in INTEGERS.items()}
@@ -45,11 +46,13 @@ def named(dtype: np.dtype) -> str:
 
 
 class FusionTarget(NamedTuple):
-    """The dtype names that groups of a backend compute with (`floats`), read (`reads`), and read as `scalars`."""
+    """The dtype names that groups of a backend compute with (`floats`), read (`reads`), and read as `scalars`; True if
+    they may store floats as bytes."""
 
     floats: frozenset[str]
     reads: frozenset[str]
     scalars: frozenset[str]
+    storesBytes: bool = False
 
     def isRead(self, x: Value) -> bool:
         """True if groups can read this value's elements."""
@@ -87,13 +90,14 @@ class FusionTarget(NamedTuple):
             return None
         values, results = [v for v, _ in nest.operands.values()], [y for y, _, _ in nest.results]
         reduces = call.kind.isReduction or call.function is firstIndex
-        if not (all(map(self.isRead, values)) and all(self.isMade(y, reduces) for y in results)):
+        isByte = self.storesBytes and isWithinByte(call)
+        if not (all(map(self.isRead, values)) and (isByte or all(self.isMade(y, reduces) for y in results))):
             return None
         return nest if values or named(results[0].dtype) in self.floats else None
 
 
 NATIVE = frozenset(("float32", "float64", "bool", *INTS))
-CPU = FusionTarget(frozenset(("float32", "float64")), NATIVE, NATIVE)
+CPU = FusionTarget(frozenset(("float32", "float64")), NATIVE, NATIVE, storesBytes=True)
 GPU = FusionTarget(frozenset(FLOATS), frozenset(KINDS), frozenset(KINDS))
 
 
@@ -158,6 +162,35 @@ def isExactIn(call: Call) -> bool:
     if isFormula or not all(isinstance(d, np.dtype) for d in kinds):
         return any(d.kind not in "iub" for d in kinds)
     return call.outs[0].dtype == np.float64 or np.result_type(*kinds) in [d for d in kinds if d.kind == "f"]
+
+
+def isWithinByte(call: Call) -> bool:
+    """True if a call stores floats as bytes, and they are known to be whole and in range, so that nothing is lost."""
+    (y,), x = call.outs[:1], call.arguments[0] if call.arguments else None
+    if call.function is not astype or y.dtype.kind not in "iu" or y.dtype.itemsize > 1 or type(x) is not Value:
+        return False
+    ends, least, most = np.iinfo(y.dtype), x.call, None
+    if least is not None and least.function is np.minimum and x.dtype.kind == "f":
+        inner, most = least.arguments[0], numberOf(least.arguments[1])
+        low = numberOf(inner.call.arguments[1]) if isCallOf(inner, np.maximum) else None
+        if most is not None and low is not None and ends.min <= low <= most <= ends.max:
+            return isWhole(x)
+    return False
+
+
+def isCallOf(value: object, function: Any) -> bool:
+    """True if a Value is the result of a function."""
+    return type(value) is Value and value.call is not None and value.call.function is function
+
+
+def isWhole(value: Any) -> bool:
+    """True if all elements of floats are known to be whole numbers."""
+    number, made = numberOf(value), value.call if type(value) is Value else None
+    if number is not None or made is None:
+        return number is not None and number % 1 == 0
+    if made.function is astype:
+        return made.arguments[0].dtype.kind in "iub"
+    return made.function is np.rint or made.function in WHOLE and all(map(isWhole, made.arguments))
 
 
 def isThreshold(formula: Formula, integers: Set[str]) -> bool:
