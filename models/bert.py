@@ -3,9 +3,9 @@
 from puregraph.core.arguments import Count, takes
 from puregraph.graph import Graph
 from puregraph.graph.input import Input
-from puregraph.graph.sequential import Sequential
-from puregraph.models.transformer import multiHeadAttention, normal
-from puregraph.modules import Cast, Embedder, Gelu, LayerNorm, Linear, Position, Reshape, Slice, Tanh
+from puregraph.modules import Cast, Embedder, LayerNorm, Linear, Position, Reshape, Slice, Tanh
+from puregraph.modules.block import TransformerEncoderLayer
+from puregraph.modules.block.multihead import normal
 
 
 @takes(vocabulary=Count, length=Count, layers=Count, heads=Count, size=Count, types=Count)
@@ -41,23 +41,12 @@ def bert(
     h = LayerNorm(size, epsilon, name="norm")(Position(length, size, name="positions")(words + sides))
     seen = Reshape((0, 1, 1, -1), name="seen")(Cast("bool", name="isToken")(mask))
     for i in range(layers):
-        h = postNormBlock(size, heads, inner or 4 * size, epsilon, f"block{i + 1}").node(h, seen)
+        block = TransformerEncoderLayer(
+            size, heads, inner, activation="gelu", masked=True, epsilon=epsilon, start=0.02, name=f"block{i + 1}"
+        )
+        h = block.node(h, seen)
     if not pooler:
         return Graph([ids, mask, kinds], h, name=name)
     first = Slice((slice(None), 0), name="first")(h)
     pooled = Tanh(name="pooled")(Linear(size, size, **normal(0.02), name="pooler")(first))
     return Graph([ids, mask, kinds], [h, pooled], name=name)
-
-
-def postNormBlock(size, heads, inner, epsilon, name):
-    """norm(x + attention(x)), then norm(h + network(h))."""
-    x, seen = Input(name="x").node(), Input(name="seen").node()
-    mixed = multiHeadAttention(size, heads, masked=True, start=0.02, name="attn").node(x, seen)
-    h = LayerNorm(size, epsilon, name="norm1")(x + mixed)
-    network = Sequential(
-        Linear(size, inner, **normal(0.02), name="fc1"),
-        Gelu(name="gelu"),
-        Linear(inner, size, **normal(0.02), name="fc2"),
-        name="mlp",
-    )
-    return Graph([x, seen], LayerNorm(size, epsilon, name="norm2")(h + network.node(h)), name=name)

@@ -3,7 +3,6 @@
 from puregraph.core.arguments import Count, takes
 from puregraph.graph import Graph
 from puregraph.graph.input import Input
-from puregraph.models.transformer import mergeHeads, normal, splitHeads
 from puregraph.modules import (
     Attention,
     Embedder,
@@ -13,6 +12,7 @@ from puregraph.modules import (
     Rotary,
     Swish,
 )
+from puregraph.modules.block.multihead import mergeHeads, normal, splitHeads
 
 
 @takes(vocabulary=Count, layers=Count, heads=Count, size=Count, inner=Count)

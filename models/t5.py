@@ -1,31 +1,11 @@
 """T5: an encoder that reads a text, and a decoder that writes another one."""
 
-import math
-
-import numpy as np
-
 from puregraph.core.arguments import Count, takes
 from puregraph.graph import Graph
 from puregraph.graph.input import Input
-from puregraph.models.transformer import mergeHeads, normal, splitHeads
-from puregraph.modules import (
-    Attention,
-    Cast,
-    Clip,
-    Constant,
-    Embedder,
-    Gather,
-    Gelu,
-    Linear,
-    Mul,
-    MulAddConst,
-    Range,
-    Relu,
-    Reshape,
-    RmsNorm,
-    Shape,
-    Transpose,
-)
+from puregraph.modules import Cast, Embedder, Gelu, Linear, Mul, MulAddConst, Relu, Reshape, RmsNorm
+from puregraph.modules.block import MultiHeadAttention, relativeBias
+from puregraph.modules.block.multihead import normal
 
 HIDDEN = -1e9  # what is added to the scores of padding
 
@@ -81,58 +61,18 @@ def t5(
     return Graph([ids, mask, targets], scores(h), name=name)
 
 
-def bucketsOf(distances, buckets, far, bothWays):
-    """The bucket of each distance of a key from its query: one each for near ones, then by logarithm up to `far`."""
-    offset = np.zeros(len(distances), np.int64)
-    if bothWays:
-        buckets //= 2
-        offset, distances = buckets * (distances > 0), np.abs(distances)
-    else:
-        distances = -np.minimum(distances, 0)
-    near = buckets // 2
-    logs = np.log(np.maximum(distances, 1).astype(np.float32) / near) / math.log(far / near) * (buckets - near)
-    return offset + np.where(distances < near, distances, np.minimum(near + logs.astype(np.int64), buckets - 1))
-
-
-def relativeBias(ids, heads, buckets, far, bothWays, name):
-    """A bias (1, heads, t, t) for the scores of each query and key, by the distance between them."""
-    table = bucketsOf(np.arange(-far, far + 1), buckets, far, bothWays)
-    length = Reshape((), name=f"{name}length")(Shape(1, 2, name=f"{name}lengths")(ids))
-    positions = Range(name=f"{name}range")(length)
-    keys, queries = (
-        Reshape(shape, name=f"{name}{k}")(positions) for k, shape in (("keys", (1, -1)), ("queries", (-1, 1)))
-    )
-    index = Clip(0, 2 * far, name=f"{name}near")(MulAddConst(1, far, name=f"{name}from")(keys - queries))
-    bucket = Gather(name=f"{name}bucket").node(Constant(table, name=f"{name}table").node(), index)
-    bias = Embedder(buckets, heads, initscheme="gaussian", wscale=0.1, name=f"{name}bias")(bucket)
-    return Transpose((2, 0, 1), name=f"{name}heads")(bias)
-
-
-def t5Attention(size, heads, width, causal, cross, name):
-    """Attention of several heads, without scale and biases; with `cross` of x to a memory."""
-    x, mask = Input(name="x").node(), Input(name="mask").node()
-    memory = Input(name="memory").node() if cross else x
-    q, k, v = (
-        splitHeads(
-            Linear(size, heads * width, useBias=False, name=label, **normal(0.05))(h), heads, width, label.upper()
-        )
-        for label, h in (("q", x), ("k", memory), ("v", memory))
-    )
-    h = mergeHeads(Attention(causal, scale=1.0, name="attention").node(q, k, v, mask=mask), heads * width)
-    out = Linear(heads * width, size, useBias=False, name="out", **normal(0.05))(h)
-    return Graph([x, memory, mask] if cross else [x, mask], out, name=name)
-
-
 def t5Block(heads, size, inner, width, gated, epsilon, decodes, name):
     """x + attention(norm(x)), in the decoder attention to the memory as well, then a network."""
     x, bias = Input(name="x").node(), Input(name="bias").node()
     inputs = [x, bias]
-    h = x + t5Attention(size, heads, width, decodes, False, "attn").node(RmsNorm(size, epsilon, name="norm1")(x), bias)
+    options = {"masked": True, "useBias": False, "start": 0.05, "width": width, "packed": False, "scale": 1.0}
+    attention = MultiHeadAttention(size, heads, decodes, name="attn", **options)
+    h = x + attention.node(RmsNorm(size, epsilon, name="norm1")(x), bias)
     if decodes:
         memory, seen = Input(name="memory").node(), Input(name="seen").node()
         inputs += [memory, seen]
         n = RmsNorm(size, epsilon, name="norm2")(h)
-        h = h + t5Attention(size, heads, width, False, True, "cross").node(n, memory, seen)
+        h = h + MultiHeadAttention(size, heads, cross=True, name="cross", **options).node(n, memory, seen)
     n = RmsNorm(size, epsilon, name="norm3")(h)
 
     def linear(insize, outsize, label):

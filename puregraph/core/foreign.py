@@ -157,10 +157,7 @@ NAMES: dict[str, str] = {
     **same("GlobalMaxPooling1D GlobalMaxPooling2D GlobalMaxPooling3D", "AdaptiveMaxPool() and Flatten() behind it"),
     **same("Embedding", "Embedder"),
     "EmbeddingBag": "Sum(axis=1) or Mean(axis=1) behind an Embedder makes one vector of a bag",
-    **same(
-        "MultiheadAttention MultiHeadAttention",
-        "puregraph.models.multiHeadAttention(size, heads) has projections; Attention takes queries, keys and values",
-    ),
+    **same("MultiheadAttention", "MultiHeadAttention"),
     **same("scaled_dot_product_attention", "Attention"),
     **same("Dropout1d Dropout2d Dropout3d SpatialDropout1D SpatialDropout2D SpatialDropout3D", "Dropout2D"),
     **same("DropPath drop_path stochastic_depth", "StochasticDepth"),

@@ -14,6 +14,7 @@ from types import ModuleType
 from puregraph.core.foreign import ForeignFinder, hintFor
 
 KEPT = {  # short names of public modules
+    "block": "modules.block",
     "check": "testing.check",
     "checkpoint": "serialize.checkpoint",
     "costs": "modules.costs",

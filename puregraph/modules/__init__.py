@@ -31,6 +31,14 @@ from puregraph.modules.arithmetic import Add, Clip, Div, Mod, Mul, MulAddConst, 
 from puregraph.modules.attention import Attention
 from puregraph.modules.batchnorm import BatchNorm
 from puregraph.modules.bits import BitCast, BitShift, Bitwise
+from puregraph.modules.block import (
+    MultiHeadAttention,
+    Transformer,
+    TransformerDecoder,
+    TransformerDecoderLayer,
+    TransformerEncoder,
+    TransformerEncoderLayer,
+)
 from puregraph.modules.comparison import (
     And,
     Equal,
@@ -242,6 +250,7 @@ __all__ = [
     "MoveAxis",
     "Mul",
     "MulAddConst",
+    "MultiHeadAttention",
     "Multinomial",
     "NoiseInjector",
     "NonMaxSuppression",
@@ -317,6 +326,11 @@ __all__ = [
     "Threshold",
     "Tile",
     "TopKValues",
+    "Transformer",
+    "TransformerDecoder",
+    "TransformerDecoderLayer",
+    "TransformerEncoder",
+    "TransformerEncoderLayer",
     "Transpose",
     "Trilu",
     "Unique",

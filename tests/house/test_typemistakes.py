@@ -186,7 +186,7 @@ def test_a_spelling_that_means_something_gives_it(name):
     ("name", "hint"),
     [
         ("HuberLoss", "it is called Huber"),
-        ("MultiHeadAttention", "puregraph.models.multiHeadAttention"),
+        ("MultiheadAttention", "it is called MultiHeadAttention"),
         ("SpatialDropout2D", "Dropout2D"),
         ("EmbeddingBag", "behind an Embedder"),
         ("CategoricalCrossentropy", "leave SoftMax out"),

@@ -142,8 +142,10 @@ class NameMap:
         of the first row that fits, which are those that `save` writes.
         """
         known: dict[tuple[str, ...], NameLink] = {}
+        present = {*graph.params, *graph.states}
         for owner, group in self.groups(graph):
             candidates = list(self.candidates(owner, group))
+            candidates = [link for link in candidates if present.issuperset(link.paths)] or candidates
             if names is not None:
                 variants = [v for link in candidates for v in self.variants(link)]
                 candidates = [link for link in variants if all(name in names for name in link.files)] or candidates

@@ -9,6 +9,8 @@ Source    the PyTorch reference, torch.nn
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from puregraph.graph import Graph
@@ -85,20 +87,44 @@ def toTwo(arrays: Arrays, count: int) -> Arrays:
 
 gruBiases = Transform("gruBiases", gruShapes, fromTwo, toTwo)
 
-ATTENTION = [  # torch.nn.MultiheadAttention is `multiHeadAttention` of models
+ATTENTION = [  # torch.nn.MultiheadAttention is `MultiHeadAttention`
     ("*.in_proj_weight", "*.qkv.W"),
     ("*.in_proj_bias", "*.qkv.b"),
+    ("*.in_proj_weight", ("*.q.W", "*.kv.W")),
+    ("*.in_proj_bias", ("*.q.b", "*.kv.b")),
+    ("*.in_proj_bias", ("*.q.b", "*.k.b", "*.v.b")),
     ("*.out_proj", "*.out"),
 ]
-ENCODER = [  # torch.nn.TransformerEncoder with norm_first is `transformer` of models
-    ("*.layers.{i}.self_attn.in_proj_weight", "*.block{i+1}.attn.qkv.W"),
-    ("*.layers.{i}.self_attn.in_proj_bias", "*.block{i+1}.attn.qkv.b"),
-    ("*.layers.{i}.self_attn.out_proj", "*.block{i+1}.attn.out"),
-    ("*.layers.{i}.linear{k}", "*.block{i+1}.mlp.fc{k}"),
-    ("*.layers.{i}.norm{k}", "*.block{i+1}.norm{k}"),
+UNEQUAL = [  # of keys or values that have another size than queries
+    ("*.q_proj_weight", "*.q.W"),
+    (("*.k_proj_weight", "*.v_proj_weight"), "*.kv.W"),
+    ("*.k_proj_weight", "*.k.W"),
+    ("*.v_proj_weight", "*.v.W"),
 ]
+
+
+def layer(theirs: str, ours: str) -> list[tuple[Any, Any]]:
+    """The rows of a TransformerEncoderLayer or TransformerDecoderLayer of torch.nn, which are `ours` here."""
+    return [
+        (f"{theirs}self_attn.in_proj_weight", f"{ours}attn.qkv.W"),
+        (f"{theirs}self_attn.in_proj_bias", f"{ours}attn.qkv.b"),
+        (f"{theirs}self_attn.out_proj", f"{ours}attn.out"),
+        (f"{theirs}multihead_attn.in_proj_weight", (f"{ours}cross.q.W", f"{ours}cross.kv.W")),
+        (f"{theirs}multihead_attn.in_proj_bias", (f"{ours}cross.q.b", f"{ours}cross.kv.b")),
+        (f"{theirs}multihead_attn.out_proj", f"{ours}cross.out"),
+        (f"{theirs}linear{{k}}", f"{ours}mlp.fc{{k}}"),
+        (f"{theirs}norm{{k}}", f"{ours}norm{{k}}"),
+    ]
+
+
+STACK = layer("*.layers.{i}.", "*.block{i+1}.")  # TransformerEncoder, TransformerDecoder, Transformer
 
 
 def mapFor(graph: Graph) -> NameMap:
-    """The map of a torch.nn module whose layers have the names of the graph's nodes."""
-    return NameMap([*ENCODER, *ATTENTION])
+    """The map of a torch.nn module whose layers have the names of the graph's nodes, or of a transformer or a layer."""
+    params = graph.params
+    isLayer = {"attn.out.W", "mlp.fc1.W"} <= set(params)
+    pairs = [(p, params.get(f"{path.removesuffix('kv.W')}q.W")) for path, p in params.items() if path.endswith("kv.W")]
+    isUnequal = any(q is not None and q.shape[0] != kv.shape[0] for kv, q in pairs if len(kv.shape) == 2)
+    attention = [*UNEQUAL, *ATTENTION] if isUnequal else [*ATTENTION, *UNEQUAL]
+    return NameMap([*STACK, *(layer("", "") if isLayer else ()), *attention])

@@ -1,0 +1,17 @@
+"""Blocks: functions that make a Graph of several modules, named like a module; also imported as `puregraph.block`."""
+
+from puregraph.modules.block.decoding import Transformer, TransformerDecoder, TransformerDecoderLayer
+from puregraph.modules.block.encoding import TransformerEncoder, TransformerEncoderLayer
+from puregraph.modules.block.multihead import MultiHeadAttention
+from puregraph.modules.block.relative import alibiBias, relativeBias
+
+__all__ = [
+    "MultiHeadAttention",
+    "Transformer",
+    "TransformerDecoder",
+    "TransformerDecoderLayer",
+    "TransformerEncoder",
+    "TransformerEncoderLayer",
+    "alibiBias",
+    "relativeBias",
+]
