@@ -4,11 +4,22 @@ import numpy as np
 import pytest
 from leftovers import leftToNumpy
 
-from puregraph import Graph, Input
+from puregraph import Graph, Input, Pointwise
 from puregraph.compile.program import Program
 from puregraph.compile.runtime.guardbands import GuardBands
 from puregraph.graph.module import Module
-from puregraph.modules import IntegerConvolve, IntegerMatMul, QuantizedConvolve, QuantizedMatMul
+from puregraph.modules import (
+    Add,
+    Cast,
+    Constant,
+    Dequantize,
+    IntegerConvolve,
+    IntegerMatMul,
+    Mul,
+    Quantize,
+    QuantizedConvolve,
+    QuantizedMatMul,
+)
 from puregraph.ops.native.llvm import jit
 from puregraph.ops.quantized.native.byteproduct import byteTile, pitchOf
 
@@ -174,6 +185,56 @@ def test_short_vectors_compute_the_same_bits(lanes, monkeypatch):
     for _, c, o, groups, size, *layout in (WINDOWS[1], WINDOWS[7]):
         x, W = integers((2, c, 5, 6), "uint8"), integers((o, c // groups, *size), "int8")
         compared(IntegerConvolve(*layout, groups), x, W, integers((), "uint8"), integers((o,), "int8"), *ending(o))
+
+
+def number(value, dtype):
+    """A constant without axes."""
+    return Constant(np.asarray(value, dtype)).node()
+
+
+@pytest.mark.parametrize("kind", BYTES)
+@pytest.mark.parametrize("tail", ["clipped", "clipped and read", "added"])
+@pytest.mark.parametrize("window", [WINDOWS[i] for i in (0, 1, 3, 5, 7, 8)])
+def test_what_follows_a_convolution_is_computed_with_its_sums(window, tail, kind):
+    """A ReLU6 in floats, and the sum of two layers of bytes, as quantized networks have them."""
+    rank, c, o, groups, size, *layout = window
+    x, W = integers((2, c, 5, 6, 7)[: 2 + rank], kind), integers((o, c // groups, *size), "int8")
+    scale, zero = number(0.07, np.float32), number(3, kind)
+    maps, filters = Input(x.shape, kind, name="x").node(), Constant(W).node()
+    factor = Constant((RNG.random(o) / 999).astype(np.float32)).node()
+    bias = Constant(integers((o,), "int32") // (1 << 16)).node()
+    layer = IntegerConvolve(*layout, groups)
+    y, inputs, data = layer.node(maps, filters, zero, number(0, "int8"), bias, factor, zero), [maps], [x]
+    floats = Dequantize().node(y, scale, zero)
+    if tail == "added":
+        data.append(integers(layer.dataShapeFrom(x.shape, W.shape), kind))
+        inputs.append(Input(data[1].shape, kind, name="other").node())
+        floats = Add().node(floats, Dequantize().node(inputs[1], scale, zero))
+    else:
+        floats = Pointwise(formula="minimum(maximum(x, 0), 6)").node(floats)
+    z = Quantize(kind).node(floats, scale, zero)
+    net = Graph(inputs, [z, y] if "read" in tail else z)
+    program = net.compile([a.shape for a in data], train=False)
+    results, expected = (v if isinstance(v, (list, tuple)) else [v] for v in (program.run(*data), net(*data)))
+    assert not leftToNumpy(program)
+    for result, wanted in zip(results, expected):
+        assert result.dtype == wanted.dtype
+        assert np.array_equal(result, wanted)
+
+
+def test_sums_are_scaled_where_they_are_computed_and_stay_exact_if_they_are_read_too():
+    """Of a dynamically quantized layer: int32 to float32, times scales, plus a bias."""
+    a, b = integers((9, 3000), "uint8", True), integers((3000, 40), "int8", True)
+    x, scale = Input(a.shape, "uint8", name="x").node(), Constant(np.full(40, 0.01, np.float32)).node()
+    y = IntegerMatMul().node(x, Constant(b).node(), number(200, "uint8"))
+    floats = Mul().node(Cast("float32").node(y), scale)
+    for outputs, steps in ((floats, 1), ([floats, y], 2)):
+        net = Graph(x, outputs)
+        program = net.compile(a.shape, train=False)
+        assert sum(call.kind.isNative for call in program.plan.schedule.calls) == steps
+        results, expected = (v if isinstance(v, (list, tuple)) else [v] for v in (program.run(a), net(a)))
+        for result, wanted in zip(results, expected):
+            assert np.array_equal(result, wanted)
 
 
 def test_tiles_and_pitches_leave_no_row_out():

@@ -9,13 +9,14 @@ import numpy as np
 
 from puregraph.ops.convolution.channels import pixelStride, toChannelsLast
 from puregraph.ops.convolution.windowgeometry import window
-from puregraph.ops.ir.elementlayout import collapsed, elementStrides, isRowMajor, toRowMajor
+from puregraph.ops.ir.elementlayout import OutputTiling, collapsed, elementStrides, isRowMajor, toRowMajor
 from puregraph.ops.ir.value import Call, Value
 from puregraph.ops.native.llvm import jit
 from puregraph.ops.native.llvm.bytedot import BYTES
-from puregraph.ops.native.llvm.kernelcall import KernelCall
+from puregraph.ops.native.llvm.kernelcall import EpilogueSpec, KernelCall
+from puregraph.ops.native.nests.epilogue import Epilogue
 from puregraph.ops.native.threads import pool
-from puregraph.ops.operation import op
+from puregraph.ops.operation import declared, op
 from puregraph.ops.quantized.native.bytedepthwise import blockOrder, depthwiseBytes
 from puregraph.ops.quantized.native.byteproduct import ByteTile, byteProduct, byteTile
 from puregraph.ops.quantized.native.byterows import MatrixRows, WindowRows
@@ -32,8 +33,22 @@ BYTE = np.dtype(np.int8)
 NOTHING = np.zeros(1, np.uint8)  # the zero point of unsigned bytes without one
 
 
+def productTiling(call: Call) -> OutputTiling | None:
+    """All axes but the last are rows, if the result has no gaps."""
+    (y,) = call.outs
+    isTiled = areBytes(*call.arguments[:2]) and y.ndim > 1 and isRowMajor(y)
+    return OutputTiling(tuple(range(y.ndim - 1)), y.ndim - 1) if isTiled else None
+
+
+def mapTiling(call: Call) -> OutputTiling | None:
+    """A row for each pixel, a column for each channel."""
+    (y,) = call.outs
+    isTiled = areBytes(*call.arguments[:2]) and y.ndim in (3, 4, 5) and pixelStride(y) is not None
+    return OutputTiling((0, *range(2, y.ndim)), 1) if isTiled else None
+
+
 @op(multiplyIntegers).lower
-def lowerMultiplyIntegers(call: Call, workspace: LoweringWorkspace) -> list[KernelCall] | None:
+def lowerMultiplyIntegers(call: Call, epilogue: EpilogueSpec, workspace: LoweringWorkspace) -> list[KernelCall] | None:
     """Matrices of bytes; all axes but the last of a are rows, if b is one matrix."""
     a, b, aZero, bZero, bias, rounding = [*call.arguments, *[None] * 4][:6]
     options = call.options
@@ -46,7 +61,7 @@ def lowerMultiplyIntegers(call: Call, workspace: LoweringWorkspace) -> list[Kern
     groups = prod(b.shape[:-2])
     k, n = b.shape[-2:]
     m = y.size // n // groups
-    ending = requantization(y, n, (aZero, bZero, bias, rounding), b)
+    ending = requantization(y, epilogue, (aZero, bZero, bias, rounding), b)
     if (
         ending is None
         or not isRowMajor(y)
@@ -57,7 +72,7 @@ def lowerMultiplyIntegers(call: Call, workspace: LoweringWorkspace) -> list[Kern
     ):
         return None
     where, before = rowsOf(a, workspace)
-    ending = ending._replace(row=n, group=m * n if groups > 1 else 0)
+    ending = ending._replace(groupRows=m)
     tile = byteTile(m, n, jit.lanes(4))
     rows = MatrixRows(where, rowStep(a) or k, m * k, a.dtype == np.int8)
     group, (tap, column) = collapsed(list(zip(b.shape[:-2], elementStrides(b)[:-2]))), elementStrides(b)[-2:]
@@ -70,7 +85,7 @@ def lowerMultiplyIntegers(call: Call, workspace: LoweringWorkspace) -> list[Kern
 
 
 @op(convolveIntegers).lower
-def lowerConvolveIntegers(call: Call, workspace: LoweringWorkspace) -> list[KernelCall] | None:
+def lowerConvolveIntegers(call: Call, epilogue: EpilogueSpec, workspace: LoweringWorkspace) -> list[KernelCall] | None:
     """Feature maps of bytes, channels last."""
     x, W, xZero, wZero, bias, rounding, stride, pad, dilation, groups = call.arguments
     (y,) = call.outs
@@ -79,11 +94,11 @@ def lowerConvolveIntegers(call: Call, workspace: LoweringWorkspace) -> list[Kern
     win = window(x.shape[2:], W.shape[2:], stride, pad, dilation)
     channels, n, m = W.shape[1], W.shape[0] // groups, y.size // W.shape[0]
     k, taps = channels * prod(W.shape[2:]), prod(W.shape[2:])
-    ending = requantization(y, n, (xZero, wZero, bias, rounding), W)
+    ending = requantization(y, epilogue, (xZero, wZero, bias, rounding), W)
     if ending is None or not isRowMajor(W):
         return None
     where, pixel, before = toChannelsLast(x, workspace)
-    ending = ending._replace(row=pixelStride(y) or 0, group=n, groupColumns=n)
+    ending = ending._replace(groupColumns=n)
     isSigned, isMerged = x.dtype == np.int8, groups == 1 and win.dilation[-1] == 1 and pixel == channels
     space, outputs, size, step = (threeOf(v, 1) for v in (x.shape[2:], win.count, win.size, win.stride))
     first, dilation = threeOf([p[0] for p in win.pad], 0), threeOf(win.dilation, 1)
@@ -106,9 +121,23 @@ def depthwise(
     m, channels, taps = sizes
     lanes, width = jit.lanes(4), BYTES * jit.lanes(4)
     filters = ByteMatrix(W, 1, taps, channels, 1, (0, 1, 0, taps), W.dtype == np.int8)
-    order, ending = blockOrder(lanes), ending._replace(group=0, groupColumns=0)
+    order, ending = blockOrder(lanes), ending._replace(groupColumns=0)
     to, packing = workspace.packed(W, filters.bytesOf(width), lambda to: packBytes(filters, to, width, lanes, order))
     return [*packing, *depthwiseBytes(f"depthwise bytes {m}x{channels}x{taps}", rows, to, ending, sizes, lanes)]
+
+
+def lowerWithoutTail(call: Call, workspace: LoweringWorkspace) -> list[KernelCall] | None:
+    """The same without the formulas that follow."""
+    (y,) = call.outs
+    if declared(call.function, "tiling")(call) is None:
+        return None
+    row = y.shape[-1] if call.function is multiplyIntegers else pixelStride(y) or 0
+    plain = EpilogueSpec(y, row, (), KINDS[y.dtype.name])
+    return declared(call.function, "lower")(call, plain, workspace)
+
+
+op(multiplyIntegers).declare(tiling=productTiling, untiled=lowerWithoutTail)
+op(convolveIntegers).declare(tiling=mapTiling, untiled=lowerWithoutTail)
 
 
 def areBytes(*values: Any) -> bool:
@@ -146,7 +175,7 @@ def packedBytes(
     return workspace.packed(b, matrix.bytesOf(tile.width), lambda to: packBytes(matrix, to, tile.width, tile.lanes))
 
 
-def requantization(y: Value, n: int, operands: tuple, b: Value) -> Requantization | None:
+def requantization(y: Value, epilogue: EpilogueSpec, operands: tuple, b: Value) -> Requantization | None:
     """What is done with the sums; None for operands that are not stored as expected."""
     aZero, bZero, bias, rounding = operands
     bZero = None if isZero(bZero, b) else bZero
@@ -168,7 +197,9 @@ def requantization(y: Value, n: int, operands: tuple, b: Value) -> Requantizatio
         return None
     if "offset" in made and made["offset"].kind != made["factor"].kind:
         return None
-    return Requantization(y, KINDS[y.dtype.name], 0, 0, 0, **made, isRectified=bool(rounding and rounding[-1]))
+    if y.dtype == np.int32 and isinstance(epilogue, Epilogue) and epilogue.sums in epilogue.stores:
+        return None  # as floats, sums would be rounded
+    return Requantization(epilogue, KINDS[y.dtype.name], 0, 0, **made, isRectified=bool(rounding and rounding[-1]))
 
 
 def isZero(value: Any, b: Value) -> bool:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from puregraph.ops.native.llvm.instructions import IRType, IRValue
 from puregraph.ops.native.llvm.irbuilder import IRBuilder
+from puregraph.ops.native.llvm.kernelcall import EpilogueSpec
 
 OFFSET = 128  # between signed bytes and the unsigned ones that are multiplied, and the other way round
 ENDS = {"u8": (0, 255), "i8": (-128, 127)}
@@ -23,17 +24,15 @@ class SumOperand(NamedTuple):
 
 
 class Requantization(NamedTuple):
-    """What is done with sums, and where the results are stored: kind "i32", or bytes.
+    """What is done with sums before they are given to an epilogue, as int32 or as bytes: `kind`.
 
-    `row` and `group` are strides of y, `groupColumns` the columns of a group where columns of groups have numbers of
-    their own. With a `factor`, y = round((sums factor + offset) / yScale) + yZero in the kind of the factor, where the
-    quotient is of float32.
+    Groups are `groupRows` rows of the result apart, or `groupColumns` columns. With a `factor`,
+    y = round((sums factor + offset) / yScale) + yZero in the kind of the factor, where the quotient is of float32.
     """
 
-    y: Any
+    ending: EpilogueSpec
     kind: str
-    row: int
-    group: int
+    groupRows: int
     groupColumns: int
     aZero: SumOperand | None = None
     bZero: SumOperand | None = None
@@ -52,12 +51,13 @@ class Requantization(NamedTuple):
 
     @property
     def key(self) -> str:
-        return f"{self.kind} {[(n, o.kind, o.step) for n, o in self.operands.items()]} {self.isRectified:d}"
+        operands = [(name, operand.kind, operand.step) for name, operand in self.operands.items()]
+        return f"{self.ending.key} {self.kind} {operands} {self.isRectified:d}"
 
     @property
     def slots(self) -> dict[str, Any]:
-        slots = {"y": self.y, "yRow": self.row, "yGroup": self.group, "groupColumns": self.groupColumns}
-        return slots | {name: operand.what for name, operand in self.operands.items()}
+        slots = {"groupRows": self.groupRows, "groupColumns": self.groupColumns}
+        return slots | {name: operand.what for name, operand in self.operands.items()} | self.ending.slots
 
     def open(self, code: IRBuilder) -> RequantizationWriter:
         """Read the arguments."""
@@ -69,15 +69,14 @@ class RequantizationWriter:
 
     def __init__(self, of: Requantization, code: IRBuilder):
         self.of, self.code = of, code
-        self.y = code.pointer("y", of.kind)
-        self.rowStride, self.groupStride, self.groupColumns = (
-            code.integer(name) for name in ("yRow", "yGroup", "groupColumns")
-        )
+        self.groupRows, self.groupColumns = code.integer("groupRows"), code.integer("groupColumns")
+        self.firstRow, self.firstColumn = code.i64(0), code.i64(0)
+        of.ending.open(code)
         self.pointers = {name: code.pointer(name, operand.kind) for name, operand in of.operands.items()}
 
     def enter(self, group: IRValue) -> None:
         """Select a group."""
-        self.y = self.y.at(group * self.groupStride)
+        self.firstRow, self.firstColumn = group * self.groupRows, group * self.groupColumns
         for name, operand in self.of.operands.items():
             if operand.step and name != "aZero":
                 self.pointers[name] = self.pointers[name].at(group * self.groupColumns)
@@ -126,7 +125,9 @@ class RequantizationWriter:
             sums = sums + self.read("bias", column, lanes, mask)
         if self.of.factor is not None:
             sums = self.rounded(sums, column, mask)
-        self.y.store(row * self.rowStride + column, code.splat(sums, lanes), mask)
+        if type(self.of.ending) is not EpilogueSpec:
+            sums = code.convert(sums, "f32")
+        self.of.ending.put(code, self.firstRow + row, self.firstColumn + column, code.splat(sums, lanes), mask)
 
     def rounded(self, sums: IRValue, column: IRValue, mask: IRValue) -> IRValue:
         """Sums scaled, rounded to the nearest integer, half to even, and kept within the bytes."""
