@@ -62,6 +62,7 @@ from puregraph.modules.deconvolution import Deconv2D, DeconvNd, Deconvolve
 from puregraph.modules.detection import NonMaxSuppression, RoiAlign, RoiPool
 from puregraph.modules.dropout import (
     AlphaDropout,
+    DropBlock,
     Dropout,
     Dropout2D,
     Multinomial,
@@ -69,7 +70,8 @@ from puregraph.modules.dropout import (
     RRelu,
     StochasticDepth,
 )
-from puregraph.modules.embedding import Embedder, Position, Prepend
+from puregraph.modules.embedding import Embedder, EmbedderBag, Position, Prepend
+from puregraph.modules.fractionalpool import FractionalMaxPool
 from puregraph.modules.gated import GLU, GeGLU, ReGLU, SwiGLU
 from puregraph.modules.gathering import Gather, GatherElements, GatherND, ReverseSequence
 from puregraph.modules.gridsample import AffineGrid, GridSample
@@ -123,17 +125,17 @@ from puregraph.modules.reshaping import (
     Transpose,
     Unsqueeze,
 )
-from puregraph.modules.resize import Resize, Upsample2D
+from puregraph.modules.resize import Resize, Upsample1D, Upsample2D, Upsample3D
 from puregraph.modules.rotary import Rotary
 from puregraph.modules.scalemaps import ScaleMaps
 from puregraph.modules.scattering import ScatterElements, ScatterND
 from puregraph.modules.selection import Compress, KMaxPool, NonZero, OneHot, TopKValues, Trilu, Unique
 from puregraph.modules.shapeof import Shape, Size
 from puregraph.modules.shuffling import ChannelShuffle, PixelShuffle, PixelUnshuffle
-from puregraph.modules.signal import DFT, Col2Im
+from puregraph.modules.signal import DFT, Col2Im, Unfold
 from puregraph.modules.similarity import CosineSimilarity, PairwiseDistance
 from puregraph.modules.slice import DynamicSlice, Slice
-from puregraph.modules.softmax import GumbelSoftMax, HardMax, LogSoftMax, SoftMax, SoftMin, SparseMax
+from puregraph.modules.softmax import Entmax, GumbelSoftMax, HardMax, LogSoftMax, SoftMax, SoftMin, SparseMax
 from puregraph.modules.tensorscatter import TensorScatter
 
 __all__ = [
@@ -179,17 +181,21 @@ __all__ = [
     "Dequantize",
     "Determinant",
     "Div",
+    "DropBlock",
     "Dropout",
     "Dropout2D",
     "DynamicSlice",
     "Einsum",
     "Elu",
     "Embedder",
+    "EmbedderBag",
+    "Entmax",
     "Equal",
     "Expand",
     "EyeLike",
     "FakeQuantise",
     "Flatten",
+    "FractionalMaxPool",
     "Full",
     "GLU",
     "GRU",
@@ -333,9 +339,12 @@ __all__ = [
     "TransformerEncoderLayer",
     "Transpose",
     "Trilu",
+    "Unfold",
     "Unique",
     "Unsqueeze",
+    "Upsample1D",
     "Upsample2D",
+    "Upsample3D",
     "Weight",
     "WeightNorm",
     "Where",

@@ -1,15 +1,20 @@
 """Random modules: Dropout and its relatives, noise, and samples of a distribution."""
 
+from math import prod
+
 import numpy as np
 
 from puregraph.autodiff.derivatives.ruletape import derivedGrad
 from puregraph.core.arguments import Count, Dtype, Items, NotNegative, Probability, choice, isNumber
 from puregraph.core.base.dtype import nativeType
+from puregraph.core.base.widen import widen
 from puregraph.core.errors import ArgumentError, need
 from puregraph.core.param import State
 from puregraph.graph.module import Module
 from puregraph.ops.formula import Formula
 from puregraph.ops.random.reference import uniform
+from puregraph.ops.reduction.reference import total
+from puregraph.ops.reduction.windowsum import windowSum
 
 LEAKY = Formula("where(x > 0, x, slope * x)").numpy(("x", "slope"))
 QUANTILE = Formula("ndtri(u)").numpy(("u",))  # of the normal distribution
@@ -129,6 +134,53 @@ class AlphaDropout(Dropout):
     def factor(self):
         """The scale a."""
         return 1 / ((1 - self.p) * (1 + self.p * self.LEAST**2)) ** 0.5
+
+
+class DropBlock(Dropout):
+    """y = x mask c, the mask 0 in blocks of `size` along each spatial axis; in evalMode y is x itself
+
+    A block begins at each of the m positions of a map of s elements with probability p s / (size^k m), k spatial axes,
+    so that about the share p is dropped; c is the count of elements of a sample over that of the ones of its mask. On
+    smaller maps a block is as long as the shortest axis.
+
+    Shapes    x (n, maps, *spatial), mask as x, key (), count () -> y as x
+    Source    Ghiasi, Lin, Le 2018, DropBlock, arXiv:1810.12890, algorithm 1 and eq. 1
+    Raises    ArgumentError unless 0 <= p < 1; ShapeError if x has no spatial axis, or one of length 0
+    """
+
+    def __init__(self, p: Probability = 0.1, size: Count = 7, name=None):
+        super().__init__(p, name)
+        self.size = size
+
+    def dataShapeFrom(self, x):
+        need(len(x) >= 3 and all(n >= 1 for n in x[2:]), "(n, maps, *spatial), no length 0", x)
+        return x
+
+    def updateData(self, x, key, count):
+        if not self.isTraining:
+            return super().updateData(x, key, count)
+        size = min(self.size, *x.shape[2:])
+        starts = [n - size + 1 for n in x.shape[2:]]
+        chance = self.p * prod(x.shape[2:]) / (size ** len(starts) * prod(starts))
+        first = uniform((*x.shape[:2], *starts), key, count) < chance
+        count += 1
+        blocks = np.pad(first.astype(np.float32), [(0, 0), (0, 0), *[(size - 1, size - 1)] * len(starts)])
+        for axis in range(2, x.ndim):
+            blocks = windowSum(blocks, axis, size)
+        mask = blocks < 0.5
+        return self.drop(x, mask), mask
+
+    def drop(self, x, mask):
+        """Return the elements of x that the mask keeps, scaled by the share of them in the sample; 0 elsewhere."""
+        wide = widen(x)
+        kept = total(mask.astype(wide.dtype), tuple(range(1, x.ndim)), keepdims=True)
+        return np.where(mask, wide * (prod(x.shape[1:]) / np.maximum(kept, 1)), 0).astype(x.dtype, copy=False)
+
+    @classmethod
+    def examples(cls):
+        yield cls(), [(2, 3, 8, 9)]
+        yield cls(0.3, 2), [(2, 2, 5)]
+        yield cls(0.2, 3), [(1, 2, 2, 4, 3)]
 
 
 BITS = 23  # of a number between 0 and 1, so that float32 holds its middle

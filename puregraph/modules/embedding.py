@@ -1,15 +1,16 @@
-"""Embedder, a table of vectors by index; Position and Prepend, parameters added to or put before a sequence."""
+"""Embedder and EmbedderBag, vectors by index; Position and Prepend, parameters added to or put before a sequence."""
 
 import numpy as np
 
+from puregraph.autodiff.derivatives.ruletape import derivedGrad
 from puregraph.core import initial
-from puregraph.core.arguments import Count, NotNegative, Size, hinted
+from puregraph.core.arguments import Count, NotNegative, Positive, Size, choice, hinted, optional
 from puregraph.core.base.widen import widened
 from puregraph.core.errors import DataError, need
 from puregraph.core.param import Param
 from puregraph.graph.module import Module
 from puregraph.ops.gather.reference import gather, scatterAdd
-from puregraph.ops.reduction.reference import unbroadcast
+from puregraph.ops.reduction.reference import total, unbroadcast
 
 
 class Embedder(Module):
@@ -60,6 +61,79 @@ class Embedder(Module):
         yield cls(5, 3), [(2, 4)]
         yield cls(4, 2, initscheme="gaussian", wscale=0.1), [(2, 3, 2)]
         yield cls(3, 1), [(7,)]
+
+
+class EmbedderBag(Embedder):
+    """y = the sum, mean or largest over i of weights[i] W[x[i]], i along the last axis of x without those where x is -1
+
+    With `maxNorm` rows longer than it are used as r maxNorm / |r|; W itself stays, and the gradient is that of this
+    formula. `weights` may be left out. A bag without an index gives the zero vector.
+
+    Shapes    x (..., t) integers, weights (..., t), W (vocabulary, embsize) -> y (..., embsize)
+    Source    Joulin, Grave, Bojanowski, Mikolov 2016, Bag of Tricks for Efficient Text Classification,
+              arXiv:1607.01759, section 2
+    Raises    DataError if an index is below -1 or not below the vocabulary, or no integer; ShapeError if x has no axis
+
+    >>> bag = EmbedderBag(4, 2, mode="sum")
+    >>> bag.W.data = np.arange(8.0).reshape(4, 2)
+    >>> bag(np.array([[0, 2, -1], [3, 3, 3]]))
+    array([[ 4.,  6.],
+           [18., 21.]])
+    """
+
+    reads = ("x", "weights", "W")
+
+    def __init__(
+        self,
+        vocabulary: hinted(Count, "give the number of words, such as len(words)"),
+        embsize: Size,
+        mode: choice("sum", "mean", "max") = "mean",
+        maxNorm: optional(Positive) = None,
+        initscheme="uniform",
+        wscale: NotNegative = 1.0,
+        name=None,
+    ):
+        super().__init__(vocabulary, embsize, initscheme, wscale, name)
+        self.mode, self.maxNorm = mode, maxNorm
+
+    def dataShapeFrom(self, x, weights=None):
+        need(len(x) >= 1, "(..., t), the indices of a bag along the last axis", x)
+        need(weights is None or weights == x, f"weights of shape {x}", weights)
+        return (*x[:-1], self.W.shape[1])
+
+    def updateData(self, x, weights=None, W=None):
+        rows = super().updateData(x, W)
+        return reduced(rows, x >= 0, weights, self.mode, self.maxNorm)
+
+    def updateGrad(self, grad, *values, needs):
+        return derivedGrad(self.updateData, grad, values, needs)
+
+    def sample(self, rng, x, *weights):
+        return [rng.integers(-1, self.W.shape[0], x), *map(rng.standard_normal, weights)]
+
+    @classmethod
+    def examples(cls):
+        yield cls(5, 3), [(2, 4)]
+        yield cls(4, 2, "sum"), [(3, 2), (3, 2)]
+        yield cls(6, 2, "max", maxNorm=1.5), [(2, 1, 3)]
+        yield cls(5, 3, maxNorm=0.5), [(4,)]
+
+
+@widened
+def reduced(rows, isIn, weights, mode, maxNorm):
+    """Return the vectors of bags: of rows (..., t, embsize), those where `isIn` (..., t) is True."""
+    if maxNorm is not None:
+        squares = total(rows * rows, -1, keepdims=True)
+        isLong = squares > maxNorm * maxNorm
+        rows = rows * np.where(isLong, maxNorm / np.sqrt(np.where(isLong, squares, 1)), 1)
+    if weights is not None:
+        rows = rows * weights[..., None]
+    count = total(isIn.astype(rows.dtype), -1)[..., None]
+    if mode == "max" and rows.shape[-2]:
+        largest = np.where(isIn[..., None], rows, -np.inf).max(axis=-2)
+        return np.where(count > 0, largest, 0)
+    sums = total(rows, -2)
+    return sums / np.maximum(count, 1) if mode == "mean" else sums
 
 
 class Position(Module):

@@ -1,4 +1,4 @@
-"""Upsample2D, and Resize, an interpolation along any axes."""
+"""Upsample1D to Upsample3D, and Resize, an interpolation along any axes."""
 
 from fractions import Fraction
 from math import floor
@@ -16,7 +16,76 @@ from puregraph.modules.resizetaps import COORDINATES, HALF, ROUNDINGS, _ResizeTa
 from puregraph.modules.windows import needRank, perAxis
 
 
-class Upsample2D(Module):
+class _Upsample(Module):
+    """Base class: a subclass has the number of spatial axes, `rank`."""
+
+    reads = ()
+    indices = shapeInputs = ("scales",)
+    rank = 2
+
+    def __init__(self, scale=2, mode: choice("nearest", "linear") = "nearest", name=None):
+        super().__init__(name)
+        self.scale, self.mode = None, mode
+        if scale is not None:
+            self.scale, self.scales = perAxis(scale, self.rank, "scale"), None
+        self.needsFloats, self.keepsDtype = mode == "linear", mode == "nearest"
+
+    def dataShapeFrom(self, x, scales=None):
+        sizes = needRank(x, self.rank)
+        need(all(n >= 1 for n in sizes), "at least one pixel", x)
+        if self.scale is None:
+            need(scales == (self.rank,), f"scales of shape ({self.rank},)", scales)
+        scale = givenSizes(scales, "scales") if self.scale is None else self.scale
+        return (*x[:2], *[None] * self.rank) if scale is None else (*x[:2], *(n * s for n, s in zip(sizes, scale)))
+
+    def scaleFrom(self, scales):
+        """The factor along each spatial axis."""
+        return self.scale if scales is None else perAxis(tuple(sizesOf(scales)), self.rank, "scale")
+
+    def updateData(self, x, scales=None):
+        resize = repeated if self.mode == "nearest" else between
+        for axis, scale in enumerate(self.scaleFrom(scales), 2):
+            x = resize(x, scale, axis)
+        return x
+
+    def updateGrad(self, grad, x, scales, y):
+        gather = summed if self.mode == "nearest" else spread
+        for axis in range(self.rank + 1, 1, -1):
+            grad = gather(grad, grad.shape[axis] // x.shape[axis], axis)
+        return grad, None
+
+    def sample(self, rng, x, *scales):
+        return [rng.standard_normal(x), *[np.array([2, 3, 1][: self.rank]) for _ in scales]]
+
+    def flopsFrom(self, x, scales=None):
+        shape = self.dataShapeFrom(x, scales)
+        return 0 if self.mode == "nearest" or None in shape else 3 * product(shape)
+
+
+class Upsample1D(_Upsample):
+    """y[i] = x[i // s], or, with mode="linear", y[i] = (1 - f) x[j] + f x[j + 1], j + f = (i + 1/2) / s - 1/2
+
+    Positions are centers of elements; beyond the border, the value at the border is used. With `scale=None`, `scales`
+    are a second input, one integer.
+
+    Shapes    x (n, c, length), scales (1) -> y (n, c, s length)
+    Source    ONNX operator Resize with coordinates half_pixel
+    Raises    ShapeError if x has another rank or no elements, or the scale is no integer;
+              ArgumentError for another mode
+
+    >>> Upsample1D(2, mode="linear")(np.array([[[0.0, 4.0]]]))
+    array([[[0., 1., 3., 4.]]])
+    """
+
+    rank = 1
+
+    @classmethod
+    def examples(cls):
+        yield cls(), [(2, 3, 4)]
+        yield cls(3, mode="linear"), [(1, 2, 5)]
+
+
+class Upsample2D(_Upsample):
     """y[i] = x[i // s], or, with mode="linear", y[i] = (1 - f) x[j] + f x[j + 1], j + f = (i + 1/2) / s - 1/2
 
     along height and width, where `scale` is s or a pair. Positions are centers of pixels; beyond the border, the value
@@ -28,45 +97,6 @@ class Upsample2D(Module):
               ArgumentError for another mode
     """
 
-    reads = ()
-    indices = shapeInputs = ("scales",)
-
-    def __init__(self, scale=2, mode: choice("nearest", "linear") = "nearest", name=None):
-        super().__init__(name)
-        self.scale, self.mode = None, mode
-        if scale is not None:
-            self.scale, self.scales = perAxis(scale, 2, "scale"), None
-        self.needsFloats, self.keepsDtype = mode == "linear", mode == "nearest"
-
-    def dataShapeFrom(self, x, scales=None):
-        h, w = needRank(x, 2)
-        need(h >= 1 and w >= 1, "at least one pixel", x)
-        if self.scale is None:
-            need(scales == (2,), "scales of shape (2,)", scales)
-        scale = givenSizes(scales, "scales") if self.scale is None else self.scale
-        return (*x[:2], None, None) if scale is None else (*x[:2], h * scale[0], w * scale[1])
-
-    def scaleFrom(self, scales):
-        """The factors along height and width."""
-        return self.scale if scales is None else perAxis(tuple(sizesOf(scales)), 2, "scale")
-
-    def updateData(self, x, scales=None):
-        resize = repeated if self.mode == "nearest" else between
-        high, wide = self.scaleFrom(scales)
-        return resize(resize(x, high, 2), wide, 3)
-
-    def updateGrad(self, grad, x, scales, y):
-        gather = summed if self.mode == "nearest" else spread
-        high, wide = (m // n for n, m in zip(x.shape[2:], grad.shape[2:]))
-        return gather(gather(grad, wide, 3), high, 2), None
-
-    def sample(self, rng, x, *scales):
-        return [rng.standard_normal(x), *[np.array([2, 3]) for _ in scales]]
-
-    def flopsFrom(self, x, scales=None):
-        shape = self.dataShapeFrom(x, scales)
-        return 0 if self.mode == "nearest" or None in shape else 3 * product(shape)
-
     @classmethod
     def examples(cls):
         yield cls(), [(2, 3, 2, 3)]
@@ -75,6 +105,26 @@ class Upsample2D(Module):
         yield cls((1, 3), mode="linear"), [(2, 1, 2, 3)]
         yield cls((4, 5), mode="linear"), [(1, 2, 1, 2)]
         yield cls(None), [(1, 2, 2, 1), (2,)]
+
+
+class Upsample3D(_Upsample):
+    """y[i] = x[i // s], or, with mode="linear", y[i] = (1 - f) x[j] + f x[j + 1], j + f = (i + 1/2) / s - 1/2
+
+    along depth, height and width, where `scale` is s or three of them. Positions are centers of voxels; beyond the
+    border, the value at the border is used. With `scale=None`, `scales` are a second input, three integers.
+
+    Shapes    x (n, c, d, h, w), scales (3) -> y (n, c, s_d d, s_h h, s_w w)
+    Source    ONNX operator Resize with coordinates half_pixel; PuzzleLib's Upsample3D
+    Raises    ShapeError if x has another rank or no voxels, or the scale is no integer;
+              ArgumentError for another mode
+    """
+
+    rank = 3
+
+    @classmethod
+    def examples(cls):
+        yield cls(), [(1, 2, 2, 3, 1)]
+        yield cls((1, 2, 3), mode="linear"), [(2, 1, 2, 2, 3)]
 
 
 def repeated(x, scale, axis):

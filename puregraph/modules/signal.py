@@ -1,11 +1,12 @@
-"""DFT, a Fourier transform, and Col2Im, which adds columns of windows into an image."""
+"""DFT, a Fourier transform; Unfold, the windows of an image as columns, and Col2Im, which adds them into an image."""
 
 from itertools import product
 from math import prod
 
 import numpy as np
 
-from puregraph.core.arguments import Count, Counts, Flag, Pairs, Whole, Wholes, optional
+from puregraph.autodiff.derivatives.ruletape import derivedGrad
+from puregraph.core.arguments import Count, Flag, Whole, Wholes, optional
 from puregraph.core.base.widen import widened
 from puregraph.core.dim import Dim
 from puregraph.core.errors import need
@@ -13,6 +14,7 @@ from puregraph.core.hostrule import onHost
 from puregraph.core.shape import normalAxis
 from puregraph.core.shape import product as sizeOf
 from puregraph.graph.module import Module
+from puregraph.modules.windows import needRank, padding, perAxis, sides, windowShape, windowSize
 
 
 class DFT(Module):
@@ -121,53 +123,106 @@ def resized(z, count, axis):
     return np.pad(z, widths)
 
 
-class Col2Im(Module):
-    """y[n, c, a stride + t dilation - before] += x[n, (c, t), a], a window, t a position in it: col2im
+class _Columns(Module):
+    """Base class: windows of `size` elements, and their `stride` and `dilation`, along each spatial axis."""
+
+    reads = ()
+    keepsDtype = True
+
+    def setWindows(self, size, stride, pad, dilation):
+        """Keep the options of windows, each with a number for every axis."""
+        self.size = windowSize(size, None, type(self).__name__)
+        rank = len(self.size)
+        self.stride, self.dilation = perAxis(stride, rank, "stride"), perAxis(dilation, rank, "dilation")
+        self.pad = sides(pad, self.size, self.stride, self.dilation)
+
+    def counts(self, lengths):
+        """The number of windows along each axis of these lengths."""
+        return windowShape((1, 1, *lengths), self.size, self.stride, self.pad, self.dilation)
+
+    def positions(self, counts):
+        """Yield (position in a window, slices of the padded picture at that position of all windows)."""
+        for t in product(*map(range, self.size)):
+            rows = zip(t, counts, self.stride, self.dilation)
+            yield t, tuple(slice(i * d, i * d + (count - 1) * s + 1, s) for i, count, s, d in rows)
+
+    def columns(self, x):
+        """The windows of x (n, c, *spatial) as columns (n, c prod(size), windows)."""
+        counts = self.counts(x.shape[2:])
+        pairs = padding(x.shape[2:], self.size, self.stride, self.pad, self.dilation)
+        padded = np.pad(x, [(0, 0), (0, 0), *pairs])
+        rows = [padded[(slice(None), slice(None), *part)] for _, part in self.positions(counts)]
+        return np.stack(rows, 2).reshape(x.shape[0], x.shape[1] * len(rows), prod(counts))
+
+
+class Unfold(_Columns):
+    """y[n, (c, t), a] = x[n, c, a stride + t dilation - before], a window, t a position in it: im2col
+
+    `size` has a number for each spatial axis, the other options one or one for each; `pad` may be "same".
+
+    Shapes    x (n, c, *spatial) -> y (n, c prod(size), windows)
+    Source    Chellapilla, Puri, Simard 2006, High Performance Convolutional Neural Networks for Document Processing,
+              section 2.1
+    Raises    ShapeError if x has another rank, or is too small for one window
+
+    >>> Unfold((2,))(np.array([[[1.0, 2.0, 3.0]]]))
+    array([[[1., 2.],
+            [2., 3.]]])
+    """
+
+    reads = ("x",)
+
+    def __init__(self, size, stride=1, pad=0, dilation=1, name=None):
+        super().__init__(name)
+        self.setWindows(size, stride, pad, dilation)
+
+    def dataShapeFrom(self, x):
+        needRank(x, len(self.size))
+        return (x[0], x[1] * prod(self.size), sizeOf(self.counts(x[2:])))
+
+    def updateData(self, x):
+        return self.columns(x)
+
+    def updateGrad(self, grad, *values, needs):
+        return derivedGrad(self.updateData, grad, values, needs)
+
+    @classmethod
+    def examples(cls):
+        yield cls((2,)), [(2, 3, 5)]
+        yield cls((2, 3), (2, 1), ((1, 0), (0, 1)), (1, 2)), [(1, 2, 4, 5)]
+        yield cls((3, 2), 2, "same"), [(2, 1, 5, 4)]
+        yield cls((1, 2, 2), pad=(0, 1, 0)), [(1, 2, 2, 2, 3)]
+
+
+class Col2Im(_Columns):
+    """y[n, c, a stride + t dilation - before] += x[n, (c, t), a], a window, t a position in it: the adjoint of Unfold
 
     Shapes    x (n, c prod(size), count of windows) -> y (n, c, *lengths)
     Source    ONNX operator Col2Im
     Raises    ShapeError if there are not as many windows, or the channels are no multiple of a window
     """
 
-    reads = ()
-    keepsDtype = True
-
-    def __init__(self, lengths: Wholes, size: Counts, stride: Counts, pad: Pairs, dilation: Counts, name=None):
+    def __init__(self, lengths: Wholes, size, stride=1, pad=0, dilation=1, name=None):
         super().__init__(name)
-        arguments = {"lengths": lengths, "size": size, "stride": stride, "pad": pad, "dilation": dilation}
-        for argument, values in arguments.items():
-            need(len(values) == len(size), f"{argument} for each of the {len(size)} axes of size", values)
-        self.lengths, self.size = tuple(lengths), tuple(size)
-        self.stride, self.dilation = tuple(stride), tuple(dilation)
-        self.pad = tuple((int(before), int(after)) for before, after in pad)
-
-    @property
-    def counts(self):
-        """The number of windows along each axis."""
-        rows = zip(self.lengths, self.size, self.stride, self.pad, self.dilation)
-        return [(n + sum(pad) - d * (k - 1) - 1) // s + 1 for n, k, s, pad, d in rows]
+        self.setWindows(size, stride, pad, dilation)
+        need(len(lengths) == len(self.size), f"lengths for each of the {len(self.size)} axes of size", lengths)
+        self.lengths = tuple(lengths)
+        self.pad = padding(self.lengths, self.size, self.stride, self.pad, self.dilation)
 
     def dataShapeFrom(self, x):
         need(len(x) == 3, "(n, channels of windows, windows)", x)
-        need(min(self.counts, default=1) > 0, "size, lengths and dilation of windows that fit", self.size)
-        need(x[2] == sizeOf(self.counts), f"{sizeOf(self.counts)} windows", x[2])
-        elements = prod(self.size)
+        windows, elements = prod(self.counts(self.lengths)), prod(self.size)
+        need(x[2] == windows, f"{windows} windows", x[2])
         need(not isinstance(x[1], int) or x[1] % elements == 0, f"a multiple of {elements} channels", x[1])
         return (x[0], x[1] // elements, *self.lengths)
 
-    def positions(self):
-        """Yield (position in a window, slices of the padded picture at that position of all windows)."""
-        for t in product(*map(range, self.size)):
-            rows = zip(t, self.counts, self.stride, self.dilation)
-            yield t, tuple(slice(i * d, i * d + (count - 1) * s + 1, s) for i, count, s, d in rows)
-
     @onHost
     def updateData(self, x):
-        n, c = x.shape[0], x.shape[1] // prod(self.size)
-        x = x.reshape(n, c, *self.size, *self.counts)
+        n, c, counts = x.shape[0], x.shape[1] // prod(self.size), self.counts(self.lengths)
+        x = x.reshape(n, c, *self.size, *counts)
         paddedSizes = [size + sum(pad) for size, pad in zip(self.lengths, self.pad)]
         y = np.zeros_like(x, shape=(n, c, *paddedSizes))
-        for t, part in self.positions():
+        for t, part in self.positions(counts):
             y[(slice(None), slice(None), *part)] += x[(slice(None), slice(None), *t)]
         return np.ascontiguousarray(y[(slice(None), slice(None), *self.inside())])
 
@@ -177,11 +232,9 @@ class Col2Im(Module):
 
     @onHost
     def updateGrad(self, grad, x, y):
-        padded = np.pad(grad, [(0, 0), (0, 0), *self.pad])
-        rows = [padded[(slice(None), slice(None), *part)] for _, part in self.positions()]
-        return np.stack(rows, 2).reshape(x.shape)
+        return self.columns(grad)
 
     @classmethod
     def examples(cls):
-        yield cls((4,), (2,), (1,), [(0, 0)], (1,)), [(2, 6, 3)]
+        yield cls((4,), (2,)), [(2, 6, 3)]
         yield cls((4, 5), (2, 2), (2, 1), [(1, 0), (0, 1)], (1, 2)), [(1, 8, 8)]

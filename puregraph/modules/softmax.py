@@ -118,6 +118,54 @@ def sparseMaxGradient(grad, y, axis):
     return kept * (grad - total(kept * grad, axis, keepdims=True) / total(kept, axis, keepdims=True))
 
 
+class Entmax(_AlongAxis):
+    """y = max(x / 2 - t, 0)^2, with t such that y sums to 1 along the axis: the 1.5-entmax
+
+    Fewer elements are 0 than with SparseMax, with SoftMax none. Over the first k of the sorted elements z_1 >= z_2 ...
+    of x / 2 the mean m and the sum s of (z - m)^2 give t_k = m - sqrt((1 - s) / k); t is that of the largest k with
+    t_k <= z_k.
+
+    Shapes    x (any with that axis) -> y as x
+    Source    Peters, Niculae, Martins 2019, Sparse Sequence-to-Sequence Models, arXiv:1905.05702, algorithm 2; the
+              gradient: eq. 10
+    Raises    ShapeError if x does not have the axis, or it has length 0
+
+    >>> Entmax()(np.array([[0.0, 0.0, 4.0]]))
+    array([[0., 0., 1.]])
+    """
+
+    gives = "probabilities"
+
+    def updateData(self, x):
+        return entmax(x, normalAxis(self.axis, x.ndim))
+
+    def updateGrad(self, grad, x, y):
+        return entmaxGradient(grad, y, self.axis)
+
+
+@widened
+def entmax(x, axis):
+    """Return the probabilities of the 1.5-entmax."""
+    x = (x - x.max(axis=axis, keepdims=True)) / 2
+    z, _ = sortAlong(x, axis, x.shape[axis], largest=True)
+    k = arrayLike(x, np.arange(1, x.shape[axis] + 1, dtype=x.dtype).reshape(-1, *(1,) * (x.ndim - axis - 1)))
+    mean = np.cumsum(z, axis=axis) / k
+    spread = np.cumsum(z * z, axis=axis) - k * mean * mean
+    t = mean - np.sqrt(np.maximum((1 - spread) / k, 0))
+    kept = t <= z
+    count = total(kept.astype(x.dtype), axis, keepdims=True)
+    t = total(np.where(k == count, t, 0), axis, keepdims=True)
+    return np.square(np.maximum(x - t, 0))
+
+
+@widened
+def entmaxGradient(grad, y, axis):
+    """s g - s sum(s g) / sum(s), with s = sqrt(y)."""
+    isIn = y > 0
+    s = np.where(isIn, np.sqrt(np.where(isIn, y, 1)), 0)
+    return s * (grad - total(s * grad, axis, keepdims=True) / total(s, axis, keepdims=True))
+
+
 class GumbelSoftMax(_AlongAxis):
     """y = softmax((x + g) / temperature) along the axis, g = -ln(-ln u), u uniform in (0, 1): a soft sample of a class
 

@@ -117,6 +117,18 @@ def adaptivePool(m, *inputs):
     return Twin(make(m.output_size), rank=2 + int(type(m).__name__[-2]))
 
 
+@twins("FractionalMaxPool2d", "FractionalMaxPool3d")
+def fractionalMaxPool(m, *inputs):
+    options = {"outsize": m.output_size, "ratio": None if m.output_ratio is None else m.output_ratio[0]}
+    x, samples = pg.Input(name="x").node(), m._random_samples.numpy()
+    if samples.shape[-1] == 2:  # the width first there
+        samples = np.flip(samples, -1)
+    samples = samples[: 1 if inputs[0].ndim == samples.shape[-1] + 1 else len(inputs[0])]
+    module = pg.FractionalMaxPool(per(m.kernel_size, samples.shape[-1]), **options)
+    node = module.node(x, pg.Constant(samples.copy()).node())
+    return Twin(pg.Graph(x, [node, (node, "indices")] if m.return_indices else node), rank=2 + samples.shape[-1])
+
+
 @twins("Bilinear")
 def bilinear(m, *inputs):
     module = pg.Bilinear(m.in1_features, m.in2_features, m.out_features, m.bias is not None)
@@ -387,13 +399,11 @@ def ctc(m, logs, labels, lengths, sizes):
 # What is left out -----------------------------------------------------------------------------------------------------
 
 PARTS = "models.multiHeadAttention and the blocks of transformers have their own comparison"
-HERE = "not here"
 LEFT = {  # names in torch.nn: whether a case is left out, None for all of them; and why
     **dict.fromkeys(
         ("MultiheadAttention", "Transformer", "TransformerDecoderLayer", "TransformerEncoder", "TransformerEncoderLayer"),
         (None, PARTS),
     ),
-    **dict.fromkeys(("FractionalMaxPool2d", "FractionalMaxPool3d"), (None, HERE)),
     **dict.fromkeys(
         ("BatchNorm1d", "BatchNorm2d", "BatchNorm3d"),
         (lambda m, x: m.training and len(x) == 0, "statistics of an empty batch are refused"),

@@ -8,7 +8,8 @@ from peers import ours
 
 from puregraph.core import initial
 from puregraph.core.errors import ArgumentError
-from puregraph.modules import AlphaDropout, Dropout, Dropout2D, NoiseInjector, RRelu, StochasticDepth
+from puregraph.modules import AlphaDropout, DropBlock, Dropout, Dropout2D, NoiseInjector, RRelu, StochasticDepth
+from puregraph.ops.random.reference import uniform
 
 ONES = np.ones((50, 40), dtype="f")
 
@@ -127,3 +128,31 @@ def test_slopes_at_random_are_between_both_and_their_mean_in_evaluation():
     assert np.allclose(module.evalMode()(np.array([-1.0, 2.0])), [-0.3, 2.0])
     with pytest.raises(ArgumentError, match="RRelu: wanted lower <= upper, got 0.4 and 0.2"):
         RRelu(0.4, 0.2)
+
+
+@pytest.mark.parametrize(("size", "shape"), [(1, (9, 8)), (3, (9, 8)), (2, (16,)), (2, (5, 6, 4))])
+def test_blocks_are_dropped_from_their_first_elements(size, shape):
+    drop = DropBlock(0.2, size).calcMode(np.float64)
+    x = np.ones((6, 5, *shape))
+    key, count = drop.key.data, int(drop.count.data)
+    y, gx = ours(drop, [x], 2 * np.ones(x.shape))
+    starts = [n - size + 1 for n in shape]
+    chance = 0.2 * np.prod(shape) / (size ** len(shape) * np.prod(starts))
+    mask = np.ones(x.shape, bool)
+    for n, c, *at in np.argwhere(uniform((6, 5, *starts), key, np.int64(count)) < chance):
+        mask[(n, c, *(slice(i, i + size) for i in at))] = False
+    scale = mask[0].size / mask.sum(axis=tuple(range(1, mask.ndim)), keepdims=True)
+    assert np.allclose(y, mask * scale, rtol=1e-13) and np.allclose(gx, 2 * mask * scale, rtol=1e-13)
+    assert np.allclose(y.mean(axis=tuple(range(1, y.ndim))), 1) and 0 < (~mask).sum()
+
+
+def test_the_share_of_dropped_elements_is_about_p():
+    y = DropBlock(0.1, 3)(np.ones((40, 10, 20, 20), "f"))
+    assert 0.07 < (y == 0).mean() < 0.11  # blocks overlap, so that it is somewhat below p
+
+
+def test_a_block_is_no_longer_than_a_map_and_evaluation_changes_nothing():
+    x = np.ones((200, 1, 2, 4))
+    y = DropBlock(0.4, 7)(x)
+    assert (y == 0).any() and DropBlock(0.4).evalMode()(x) is not None
+    assert np.array_equal(DropBlock(0.4).evalMode()(x), x)

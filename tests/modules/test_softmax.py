@@ -6,7 +6,7 @@ from peers import compare, ours
 
 from puregraph.core.errors import ShapeError
 from puregraph.core.shape import asShape
-from puregraph.modules import GumbelSoftMax, MatMul, SoftMax, SparseMax
+from puregraph.modules import Entmax, GumbelSoftMax, MatMul, SoftMax, SparseMax
 
 
 def test_probabilities_of_known_scores():
@@ -116,3 +116,33 @@ def test_a_hard_sample_has_the_gradient_of_the_soft_one():
     hard.key.data = soft.key.data
     (_, gradient), (y, straight) = ours(soft, [x], g), ours(hard, [x], g)
     assert np.array_equal(gradient, straight) and np.array_equal(y.max(1), np.ones(5))
+
+
+def byBisection(x):
+    """The 1.5-entmax of a vector: max(x / 2 - t, 0)^2 with the t between which its sum is above and below 1."""
+    low, high = x.max() / 2 - 1, x.max() / 2
+    for _ in range(200):
+        t = (low + high) / 2
+        isAbove = (np.maximum(x / 2 - t, 0) ** 2).sum() > 1
+        low, high = (t, high) if isAbove else (low, t)
+    return np.maximum(x / 2 - low, 0) ** 2
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_entmax_sums_to_one_at_the_threshold_that_bisection_finds(seed):
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal((3, int(rng.integers(1, 12)))) * (0.1, 1, 10, 100)[seed % 4]
+    y = Entmax()(x)
+    assert np.allclose(y, [byBisection(row) for row in x], atol=1e-12) and np.allclose(y.sum(axis=1), 1)
+    g, step = rng.standard_normal(x.shape), 1e-6
+    module = Entmax()
+    module(x)
+    module.backward(g)
+    d = rng.standard_normal(x.shape)
+    slope = ((Entmax()(x + step * d) - Entmax()(x - step * d)) * g).sum() / (2 * step)
+    assert np.isclose((module.grad * d).sum(), slope, atol=1e-6)
+
+
+def test_entmax_of_equals_is_even_and_far_ones_are_zero():
+    assert np.allclose(Entmax()(np.full((1, 4), 1e4)), 0.25)
+    assert Entmax()(np.array([[0.0, 3.0, -1e4]])).tolist() == [[0.0, 1.0, 0.0]]

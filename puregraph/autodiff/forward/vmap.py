@@ -14,6 +14,7 @@ from puregraph.autodiff.derivatives.declarations import namesOf
 from puregraph.core.errors import AutoDiffException
 from puregraph.core.tracer import Tracer, astype
 from puregraph.ops.formula.interpreter import Interpreter
+from puregraph.ops.gather.reference import gather
 from puregraph.ops.operation import declared, op
 
 if TYPE_CHECKING:
@@ -110,6 +111,14 @@ def ofAll(function: ArrayFunction, *arguments: Any, **options: Any) -> Any:
     if result is NotImplemented:
         raise _Unknown(f"samples of {function.__name__} for these shapes")
     return Samples(result)
+
+
+@op(gather).perSample
+def rowsOfAll(function: ArrayFunction, table: Any, index: Any) -> Any:
+    """Rows of a table that all samples share."""
+    if isinstance(table, Samples):
+        raise _Unknown("samples of gather with a table for each")
+    return Samples(function(table, index.batch))
 
 
 @op(np.where).perSample

@@ -30,7 +30,8 @@ def traced(step: OnnxStep) -> None:
 
 
 RULED: tuple[type, ...] = (modules.Bilinear, modules.DepthConcat, modules.GroupLinear, modules.KMaxPool)
-RULED += (modules.NoiseInjector, modules.RRelu, modules.SoftMin, modules.SparseMax)
+RULED += (modules.EmbedderBag, modules.Entmax, modules.NoiseInjector, modules.RRelu, modules.SoftMin)
+RULED += (modules.SparseMax, modules.Unfold)
 
 
 @writesOnnx(Cost, Penalty, *RULED, _Adaptive, _Gated, _OfWindows, _Shuffle, _Similarity)

@@ -6,15 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from puregraph import modules
 from puregraph.core.errors import GraphError
 from puregraph.modules.gridsample import AffineGrid, GridSample
-from puregraph.modules.resize import CROP, Resize
+from puregraph.modules.resize import CROP, Resize, _Upsample
 from puregraph.modules.signal import DFT, Col2Im
 from puregraph.onnx.onnxwriter import OnnxStep, kindOf, writesOnnx
 
 
-@writesOnnx(modules.Upsample2D)
+@writesOnnx(_Upsample)
 def upsample(step: OnnxStep) -> None:
     """Resize by integer factors, from the centers of pixels."""
     module = step.module
