@@ -173,7 +173,7 @@ NAMES: dict[str, str] = {
     **same("pixel_unshuffle SpaceToDepth", "PixelUnshuffle"),
     **same("cosine_similarity", "CosineSimilarity"),
     **same("pairwise_distance", "PairwiseDistance"),
-    **same("Fold fold col2im", "Col2Im"),
+    **same("Fold col2im", "Col2Im"),
     **same("unfold im2col", "Unfold"),
     **same("MaxUnpool1d MaxUnpool2d MaxUnpool3d MaxUnpool2D", "MaxUnpool"),
     **same("CrossMapLRN LRN", "LocalResponseNorm"),

@@ -135,6 +135,7 @@ class _Columns(Module):
         rank = len(self.size)
         self.stride, self.dilation = perAxis(stride, rank, "stride"), perAxis(dilation, rank, "dilation")
         self.pad = sides(pad, self.size, self.stride, self.dilation)
+        need(self.pad == "same" or min(map(min, self.pad)) >= 0, "pad of at least 0", pad)
 
     def counts(self, lengths):
         """The number of windows along each axis of these lengths."""

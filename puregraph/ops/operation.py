@@ -43,7 +43,7 @@ DECLARATIONS = {
     " REFERENCE: as its reference has them",
     "additive": "the options that add constants to a linear function, and are left out of its tangent",
     "samples": "rule(x, *arguments): the same for all samples at once, which are the first axis of x",
-    "sampled": "how many of its first arguments have samples, where that is not one",
+    "sampled": "the positions of the arguments that have samples, where that is not the first",
     "perSample": "rule(function, *arguments): its call on Samples",
     "updates": "True: it writes to its first argument, a State, and returns it",
     "records": "how a compiled step records it: a reader of puregraph/compile/trace/numpyrules.py",

@@ -14,7 +14,6 @@ from puregraph.autodiff.derivatives.declarations import namesOf
 from puregraph.core.errors import AutoDiffException
 from puregraph.core.tracer import Tracer, astype
 from puregraph.ops.formula.interpreter import Interpreter
-from puregraph.ops.gather.reference import gather
 from puregraph.ops.operation import declared, op
 
 if TYPE_CHECKING:
@@ -102,23 +101,15 @@ def wrapped(result: Any, count: int, rank: int) -> Any:
 
 
 def ofAll(function: ArrayFunction, *arguments: Any, **options: Any) -> Any:
-    """Call a Kernel that declares a rule for samples of its first arguments."""
-    count = declared(function, "sampled") or 1
-    if any(isinstance(a, Samples) != (i < count) for i, a in enumerate(arguments)):
-        raise _Unknown(f"samples in arguments of {function.__name__} other than the first {count}")
+    """Call a Kernel that declares a rule for samples of some arguments."""
+    sampled = declared(function, "sampled") or (0,)
+    if any(isinstance(a, Samples) != (i in sampled) for i, a in enumerate(arguments)):
+        raise _Unknown(f"samples in arguments of {function.__name__} other than {', '.join(map(str, sampled))}")
     arrays = [a.batch if isinstance(a, Samples) else a for a in arguments]
     result = declared(function, "samples")(*arrays, **options)
     if result is NotImplemented:
         raise _Unknown(f"samples of {function.__name__} for these shapes")
     return Samples(result)
-
-
-@op(gather).perSample
-def rowsOfAll(function: ArrayFunction, table: Any, index: Any) -> Any:
-    """Rows of a table that all samples share."""
-    if isinstance(table, Samples):
-        raise _Unknown("samples of gather with a table for each")
-    return Samples(function(table, index.batch))
 
 
 @op(np.where).perSample

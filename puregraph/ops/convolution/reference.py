@@ -232,7 +232,7 @@ def convolveWeight(grad, x, size, stride, pad, dilation, groups):
     return dW.reshape(len(x), grad.shape[2], *dW.shape[1:])
 
 
-convolveWeight.library(cudnn.convolveWeight).declare(halves=Halves((0, 1), 1), weight=MAKES, sampled=2)
+convolveWeight.library(cudnn.convolveWeight).declare(halves=Halves((0, 1), 1), weight=MAKES, sampled=(0, 1))
 
 
 def isDepthwise(W, groups):

@@ -120,7 +120,7 @@ def takeAlong(y, x, index, axis):
     return [Launch("takeAlong", text, "takeAlong", slots, gridFor(y.size), (THREADS, 1, 1))]
 
 
-takeAlong.declare(halves=ANYFLOATS, sampled=2)
+takeAlong.declare(halves=ANYFLOATS, sampled=(0, 1))
 
 
 TAKE = """
@@ -224,7 +224,7 @@ def putAlong(y, x, index, updates, axis, kind="set"):
     return launches
 
 
-putAlong.declare(halves=ANYFLOATS, sampled=3)
+putAlong.declare(halves=ANYFLOATS, sampled=(0, 1, 2))
 
 
 def addAlong(g, index, axis, n):

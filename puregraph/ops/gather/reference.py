@@ -84,7 +84,13 @@ def gather(g, y, table, index):
     return scatterAdd(g, index, table.shape[0])
 
 
-gather.declare(halves=ANYFLOATS)
+@gather.samples
+def gather(table, index):
+    """The rows of one table."""
+    return gather(table, index)
+
+
+gather.declare(halves=ANYFLOATS, sampled=(1,))
 
 
 GATHER = """
@@ -234,7 +240,7 @@ def scatterAdd(grad, index, rows):
     return dtable.reshape(n, rows, *dtable.shape[1:])
 
 
-scatterAdd.declare(halves=ANYFLOATS, sampled=2)
+scatterAdd.declare(halves=ANYFLOATS, sampled=(0, 1))
 
 
 RANGE = 4096  # rows whose positions one block sorts
