@@ -20,7 +20,7 @@ class ArcFace(Cost):
     """cost = mean of the cross-entropy of scale cos(a_k), the angle a_t of the label's class enlarged by the margin
 
     a_k is the angle between x and column k of W. Where a_t + margin exceeds pi, scale (cos a_t - margin sin margin)
-    takes its place, so that the score falls with the angle. The columns are parameters of the cost: it is to be trained
+    replaces it, so that the score falls with the angle. The columns are parameters of the cost: it is to be trained
     with the network, as a node of its graph.
 
     Shapes    x (n, insize), labels (n,) of integers, W (insize, classes), perhaps sampleWeight (n,) -> a scalar, or as
