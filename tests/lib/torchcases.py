@@ -7,6 +7,7 @@ import numpy as np
 import torch
 
 import puregraph as pg
+from puregraph.weights import readyMap
 
 CLOSE = 1e-10  # of the largest value
 
@@ -306,6 +307,90 @@ def recurrentCell(m, *inputs):
     )
 
 
+# Transformers: names of weights as a file of torch has them, masks inside of the graph's inputs --------------------------
+
+
+def weightsByName(net, m):
+    """The map of all parameters by the ready map of torch's names."""
+    names = dict(m.named_parameters())
+    weights = {}
+    for link in readyMap("torch", net).links(net, set(names)):
+        shapes = [net.params[path].shape for path in link.paths]
+        for i, path in enumerate(link.paths):
+            weights[path] = lambda of, link=link, shapes=shapes, i=i: link.how.toGraph(
+                [of[name] for name in link.files], shapes
+            )[i]
+    return weights
+
+
+def seen(heads, mask, padding):
+    """The mask here, True where a query sees a key, of a mask and a mask of keys there, which are True where hidden."""
+    ours = np.ones((1, 1, 1, 1), bool)
+    if mask is not None:
+        ours = ours & ~mask.numpy().reshape(-1, heads if mask.ndim == 3 else 1, *mask.shape[-2:])
+    return ours if padding is None else ours & ~padding.numpy().reshape(-1, 1, 1, padding.shape[-1])
+
+
+def sequences(net, m, inputs, count, isFirst, masks):
+    """The Twin of a block whose first `count` inputs are sequences, followed by masks."""
+    isBatch = inputs[0].ndim == 3
+
+    def turned(x):
+        return x[None] if not isBatch else x if isFirst else np.swapaxes(x, 0, 1)
+
+    def leave(made):
+        return [y[0] if not isBatch else y if isFirst else np.swapaxes(y, 0, 1) for y in made]
+
+    def enter(values):
+        return [*map(turned, values[:count]), *masks]
+
+    return Twin(net, weightsByName(net, m), enter=enter, leave=leave, seeds=lambda gs: [turned(g) for g in gs])
+
+
+@twins("MultiheadAttention")
+def multiHeadAttention(m, query, key, value, padding, needsWeights, mask, *others):
+    size, bias = m.embed_dim, m.in_proj_bias is not None
+    net = pg.MultiHeadAttention(size, m.num_heads, cross=True, masked=True, useBias=bias, keysize=size, valuesize=size)
+    return sequences(net, m, [query], 3, m.batch_first, [seen(m.num_heads, mask, padding)])
+
+
+def layerOptions(layer):
+    """The sizes of a layer, and its options."""
+    options = {"normFirst": layer.norm_first, "useBias": layer.linear1.bias is not None, "masked": True}
+    options["activation"] = layer.activation.__name__
+    return (layer.self_attn.embed_dim, layer.self_attn.num_heads), options | {"inner": layer.linear1.out_features}
+
+
+@twins("TransformerEncoderLayer", "TransformerEncoder")
+def encoder(m, x, mask, padding, *others):
+    isStack = isinstance(m, torch.nn.TransformerEncoder)
+    layer = m.layers[0] if isStack else m
+    sizes, options = layerOptions(layer)
+    net = (
+        pg.TransformerEncoder(len(m.layers), *sizes, norm=m.norm is not None, **options)
+        if isStack
+        else pg.TransformerEncoderLayer(*sizes, **options)
+    )
+    return sequences(net, m, [x], 1, layer.self_attn.batch_first, [seen(sizes[1], mask, padding)])
+
+
+@twins("TransformerDecoderLayer")
+def decoderLayer(m, x, memory, mask, memoryMask, padding, memoryPadding, *others):
+    sizes, options = layerOptions(m)
+    net = pg.TransformerDecoderLayer(*sizes, memoryMasked=True, **options)
+    masks = [seen(sizes[1], mask, padding), seen(sizes[1], memoryMask, memoryPadding)]
+    return sequences(net, m, [x], 2, m.self_attn.batch_first, masks)
+
+
+@twins("Transformer")
+def transformer(m, x, y, xMask, yMask, memoryMask, xPadding, yPadding, memoryPadding, *others):
+    (size, heads), options = layerOptions(m.encoder.layers[0])
+    layers = len(m.encoder.layers), len(m.decoder.layers)
+    net = pg.Transformer(size, heads, *layers, causal=False, sourceMasked=True, memoryMasked=True, **options)
+    pairs = ((xMask, xPadding), (yMask, yPadding), (memoryMask, memoryPadding))
+    return sequences(net, m, [x], 2, m.batch_first, [seen(heads, *pair) for pair in pairs])
+
+
 # Costs ----------------------------------------------------------------------------------------------------------------
 
 
@@ -398,12 +483,8 @@ def ctc(m, logs, labels, lengths, sizes):
 
 # What is left out -----------------------------------------------------------------------------------------------------
 
-PARTS = "models.multiHeadAttention and the blocks of transformers have their own comparison"
 LEFT = {  # names in torch.nn: whether a case is left out, None for all of them; and why
-    **dict.fromkeys(
-        ("MultiheadAttention", "Transformer", "TransformerDecoderLayer", "TransformerEncoder", "TransformerEncoderLayer"),
-        (None, PARTS),
-    ),
+    "MultiheadAttention": (lambda m, *x: m.bias_k is not None or m.add_zero_attn, "no key and value beside the data"),
     **dict.fromkeys(
         ("BatchNorm1d", "BatchNorm2d", "BatchNorm3d"),
         (lambda m, x: m.training and len(x) == 0, "statistics of an empty batch are refused"),
@@ -427,6 +508,14 @@ LEFT = {  # names in torch.nn: whether a case is left out, None for all of them;
     "LSTM": (lambda m, *x: m.proj_size > 0, "no projection of the state"),
 }  # fmt: skip
 
+TRANSFORMERS = {
+    "MultiheadAttention",
+    "Transformer",
+    "TransformerDecoderLayer",
+    "TransformerEncoder",
+    "TransformerEncoderLayer",
+}
+
 # Running a case -------------------------------------------------------------------------------------------------------
 
 
@@ -437,6 +526,10 @@ def casesOf(info, training):
         a, f = case.constructor_input, case.forward_input
         m = info.module_cls(*a.args, **{**({"dtype": torch.float64} if takesDtype else {}), **a.kwargs}).double()
         inputs = [*f.args, *f.kwargs.values()]
+        if info.module_cls.__name__ in TRANSFORMERS:  # whose masks are keywords
+            bound = inspect.signature(m.forward).bind(*f.args, **f.kwargs)
+            bound.apply_defaults()
+            inputs = [False if name == "need_weights" else value for name, value in bound.arguments.items()]
         if info.module_cls.__name__.startswith("Lazy"):
             m(*inputs)
         yield m.train(training), inputs
@@ -458,7 +551,7 @@ def floating(x):
 
 def theirs(m, inputs, rng):
     """Outputs and their seeds; gradients of inputs, None for integers, and of parameters by name."""
-    made = flat([m(*inputs)])
+    made = [y for y in flat([m(*inputs)]) if y is not None]
     seeds = [torch.tensor(rng.standard_normal(tuple(y.shape))) if floating(y) else None for y in made]
     names, params = zip(*m.named_parameters()) if dict(m.named_parameters()) else ((), ())
     leaves = [x if floating(x) and x.requires_grad else None for x in flat(inputs)]

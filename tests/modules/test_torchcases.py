@@ -18,6 +18,10 @@ EVERY = {
     "LinearCrossEntropyLoss": 40,
     "CrossEntropyLoss": 6,
     "NLLLoss": 2,
+    "Transformer": 5,
+    "TransformerDecoderLayer": 5,
+    "TransformerEncoder": 3,
+    "TransformerEncoderLayer": 3,
 }  # of many cases that differ little, one of so many
 COUNTS = Counter()
 

@@ -9,6 +9,7 @@ from leftovers import leftToNumpy
 
 from puregraph import (
     SGD,
+    Linear,
     MultiHeadAttention,
     Transformer,
     TransformerDecoder,
@@ -346,6 +347,9 @@ def test_weights_of_blocks_are_saved_under_names_of_torch(tmp_path):
     pairs = [
         (MultiHeadAttention(6, 2), nn.MultiheadAttention(6, 2)),
         (MultiHeadAttention(6, 2, cross=True), nn.MultiheadAttention(6, 2)),
+        (MultiHeadAttention(6, 2, packed=False), nn.MultiheadAttention(6, 2)),
+        (MultiHeadAttention(6, 2, cross=True, keysize=4), nn.MultiheadAttention(6, 2, kdim=4, vdim=4)),
+        (MultiHeadAttention(6, 2, cross=True, keysize=4, valuesize=3), nn.MultiheadAttention(6, 2, kdim=4, vdim=3)),
         (TransformerEncoderLayer(6, 2, 5), nn.TransformerEncoderLayer(6, 2, 5)),
         (TransformerDecoderLayer(6, 2, 5), nn.TransformerDecoderLayer(6, 2, 5)),
         (Transformer(6, 2, 1, 2, inner=5), nn.Transformer(6, 2, 1, 2, 5)),
@@ -357,3 +361,11 @@ def test_weights_of_blocks_are_saved_under_names_of_torch(tmp_path):
             made = {name: file[name] for name in file.files}
         state = peer.state_dict()
         assert set(made) == set(state) and all(np.array_equal(made[name], state[name].numpy()) for name in made)
+
+
+def test_other_layers_of_the_names_q_and_kv_are_saved_as_they_are(tmp_path):
+    x = Input(name="x").node()
+    net = Graph(x, Linear(4, 3, name="q")(x) + Linear(4, 3, name="kv")(x))
+    net.save(tmp_path / "net.npz", names="torch")
+    with np.load(tmp_path / "net.npz") as file:
+        assert set(file.files) == {"q.weight", "q.bias", "kv.weight", "kv.bias"}

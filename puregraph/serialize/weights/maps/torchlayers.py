@@ -9,6 +9,7 @@ Source    the PyTorch reference, torch.nn
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -90,17 +91,28 @@ gruBiases = Transform("gruBiases", gruShapes, fromTwo, toTwo)
 ATTENTION = [  # torch.nn.MultiheadAttention is `MultiHeadAttention`
     ("*.in_proj_weight", "*.qkv.W"),
     ("*.in_proj_bias", "*.qkv.b"),
-    ("*.in_proj_weight", ("*.q.W", "*.kv.W")),
-    ("*.in_proj_bias", ("*.q.b", "*.kv.b")),
-    ("*.in_proj_bias", ("*.q.b", "*.k.b", "*.v.b")),
     ("*.out_proj", "*.out"),
 ]
-UNEQUAL = [  # of keys or values that have another size than queries
-    ("*.q_proj_weight", "*.q.W"),
-    (("*.k_proj_weight", "*.v_proj_weight"), "*.kv.W"),
-    ("*.k_proj_weight", "*.k.W"),
-    ("*.v_proj_weight", "*.v.W"),
-]
+
+
+def projections(graph: Graph) -> Iterator[tuple[Any, Any]]:
+    """Yield the rows of each `MultiHeadAttention` of a graph that has several Linear layers for q, k and v."""
+    params = graph.params
+    for step in graph.steps().items:
+        path = step.path.removesuffix("attention")
+        if type(step.module).__name__ == "Attention" and f"{path}q.W" in params:
+            parts = ("q", "kv") if f"{path}kv.W" in params else ("q", "k", "v")
+            paths = [f"{path}{part}" for part in parts]
+            if not {f"{p}.W" for p in paths} <= set(params):
+                continue
+            if len({params[f"{p}.W"].shape[0] for p in paths}) == 1:
+                yield f"{path}in_proj_weight", tuple(f"{p}.W" for p in paths)
+            elif "kv" in parts:
+                yield f"{path}q_proj_weight", f"{path}q.W"
+                yield (f"{path}k_proj_weight", f"{path}v_proj_weight"), f"{path}kv.W"
+            else:
+                yield from ((f"{path}{part}_proj_weight", f"{path}{part}.W") for part in parts)
+            yield f"{path}in_proj_bias", tuple(f"{p}.b" for p in paths)
 
 
 def layer(theirs: str, ours: str) -> list[tuple[Any, Any]]:
@@ -122,9 +134,5 @@ STACK = layer("*.layers.{i}.", "*.block{i+1}.")  # TransformerEncoder, Transform
 
 def mapFor(graph: Graph) -> NameMap:
     """The map of a torch.nn module whose layers have the names of the graph's nodes, or of a transformer or a layer."""
-    params = graph.params
-    isLayer = {"attn.out.W", "mlp.fc1.W"} <= set(params)
-    pairs = [(p, params.get(f"{path.removesuffix('kv.W')}q.W")) for path, p in params.items() if path.endswith("kv.W")]
-    isUnequal = any(q is not None and q.shape[0] != kv.shape[0] for kv, q in pairs if len(kv.shape) == 2)
-    attention = [*UNEQUAL, *ATTENTION] if isUnequal else [*ATTENTION, *UNEQUAL]
-    return NameMap([*STACK, *(layer("", "") if isLayer else ()), *attention])
+    isLayer = {"attn.out.W", "mlp.fc1.W"} <= set(graph.params)
+    return NameMap([*STACK, *(layer("", "") if isLayer else ()), *projections(graph), *ATTENTION])
