@@ -1,10 +1,11 @@
 """Networks of 8-bit integers, read from ONNX and compiled, beside onnxruntime's and beside our own float32.
 
-    python benchmarks/int8.py [--threads 2] [--rounds 30]
+    python benchmarks/int8.py [--threads 2] [--rounds 30] [--cpu]
 
 onnxruntime.quantization makes the files from ResNet-18, MobileNet-v2 and an encoder of random weights: with QLinearConv
 and the like (QOperator), with layers between changes of kind (QDQ), and with ranges of the data (dynamic). All have
-the same threads and the same inputs, one sample; calls take turns, and in each the second of two is timed.
+the same threads and the same inputs, one sample; calls take turns, and in each the second of two is timed. With
+`--cpu` one thread's time of the processor is compared, which other processes disturb less.
 
 Prints a table, and saves it with the command to benchmarks/results/int8.txt. Medians in milliseconds; `theirs` is
 onnxruntime's time by ours, `float32` that of our program of float32 by ours: above 1 we are faster, or integers are.
@@ -17,6 +18,7 @@ import os
 import statistics
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 if __name__ == "__main__":  # before numpy's library starts its threads
@@ -25,7 +27,6 @@ if __name__ == "__main__":  # before numpy's library starts its threads
 import numpy as np
 
 from benchmarks import machine
-from benchmarks.onnxmodels import milliseconds
 
 RESULTS = Path(__file__).parent / "results"
 FORMATS = ("QOperator", "QDQ", "dynamic")
@@ -87,7 +88,16 @@ def callsOf(path, name, x, threads):
     return lambda: program.run(x), lambda: session.run(None, {name: x})[0]
 
 
-def rows(label, net, shape, threads, rounds):
+def milliseconds(call, clock):
+    """The time of a call behind another one, once the threads of whoever had the turn before have gone to sleep."""
+    time.sleep(0.02)
+    call()
+    start = clock()
+    call()
+    return 1e3 * (clock() - start)
+
+
+def rows(label, net, shape, threads, rounds, clock):
     """The lines of a network."""
     with tempfile.TemporaryDirectory() as folder:
         name, paths = files(net, shape, Path(folder))
@@ -95,7 +105,7 @@ def rows(label, net, shape, threads, rounds):
         calls = [call for path in paths.values() for call in callsOf(path, name, x, threads)]
     for call in calls * 3:
         call()
-    times = list(zip(*[[milliseconds(call) for call in calls] for _ in range(rounds)]))
+    times = list(zip(*[[milliseconds(call, clock) for call in calls] for _ in range(rounds)]))
     medians = [statistics.median(column) for column in times]
     for i, kind in enumerate(paths):
         ours, theirs = medians[2 * i : 2 * i + 2]
@@ -110,7 +120,10 @@ def main():
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--only", default="", help="networks whose names have this in them")
+    parser.add_argument("--cpu", action="store_true", help="time of the processor, with one thread")
     options = parser.parse_args()
+    options.threads = 1 if options.cpu else options.threads
+    clock = time.thread_time if options.cpu else time.perf_counter
     logging.disable(logging.WARNING)
     os.environ["PUREGRAPH_THREADS"] = str(options.threads)
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: options.threads])
@@ -118,14 +131,14 @@ def main():
         " ".join(["python", "benchmarks/int8.py", *sys.argv[1:]]),
         machine.processor(),
         machine.versions(),
-        f"{options.threads} threads each, {options.rounds} rounds; load of the machine: {os.getloadavg()[0]:.1f}",
+        f"threads: {options.threads}, {options.rounds} rounds; load of the machine: {os.getloadavg()[0]:.1f}",
         "",
         f"{'network':14}{'file':11}{'ours ms':>9}{'theirs ms':>11}{'theirs':>9}{'float32':>9}{'steps':>9}",
     ]
     print("\n".join(lines), flush=True)
     for label, net, shape in networks():
         if options.only in label:
-            for line in rows(label, net, shape, options.threads, options.rounds):
+            for line in rows(label, net, shape, options.threads, options.rounds, clock):
                 lines.append(line)
                 print(line, flush=True)
     if not options.only:
