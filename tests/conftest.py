@@ -28,7 +28,7 @@ from puregraph.ops.native.llvm import jit
 from puregraph.core.storage import diskcache
 from puregraph.train import announcing
 
-announcing.PATIENCE = 600  # a busy machine adds no line to what is printed
+announcing.SILENT_SECONDS = 600  # a busy machine adds no line to what is printed
 settings.register_profile("suite", deadline=None, derandomize=True, print_blob=True)
 settings.load_profile("suite")
 

@@ -10,7 +10,7 @@ from puregraph.cli.modelargument import readShape
 from puregraph.cli.terminal import hasColor, printJson, terminalWidth
 from puregraph.cli.usageerror import UsageError
 
-CLOSE = 1e-4  # of the largest output
+OUTPUT_TOLERANCE = 1e-4  # of the largest output
 
 
 def namedShapes(texts: list[str]) -> dict[str, Any]:
@@ -45,7 +45,7 @@ def runOnnx(options: argparse.Namespace) -> int:
     if options.check and summary.graph is not None:
         compared = summary.compare()
         facts |= {"distances": compared.eager, "compiledDistances": compared.compiled}
-        isClose = max([*compared.eager, *compared.compiled], default=0.0) <= CLOSE
+        isClose = max([*compared.eager, *compared.compiled], default=0.0) <= OUTPUT_TOLERANCE
         if not options.json:
             eager, compiled = (", ".join(f"{d:.1e}" for d in row) for row in compared[:2])
             at = ", ".join(compared.shapes)

@@ -21,7 +21,7 @@ from puregraph.graph.module import shapesOf
 if TYPE_CHECKING:
     from puregraph.optimizers.optimizer import Optimizer
 
-SOON = 4  # this many shapes are compiled at first use, later ones when they come a second time
+SHAPES_AT_FIRST_USE = 4  # this many shapes are compiled at first use, later ones when they come a second time
 KEPT_SHARE = 16  # programs take at most one part in this many of the machine's memory, beside their arena
 MIN_KEPT_BYTES = 256 << 20  # but this much on any machine
 MAX_GPU_PROGRAMS = 32  # maximum number of programs kept on a GPU, where each has kernels and graphs for its sizes
@@ -71,7 +71,7 @@ class Programs:
             if len(self.seen) >= KNOWN:
                 self.seen.clear()
             self.seen[key] += 1
-            if self.seen[key] == 1 and len(self.kept) >= SOON and not self.compilesNew(options):
+            if self.seen[key] == 1 and len(self.kept) >= SHAPES_AT_FIRST_USE and not self.compilesNew(options):
                 return None
             if self.check is not None:
                 self.check(shapes)

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from puregraph.core.device import Array
     from puregraph.core.param import Param
 
-LEAST, GREATEST = 1 << 16, 1 << 24  # bounds of a bucket in bytes, unless one gradient is larger
-COUNT = 8  # number of buckets of a medium-sized network
+MIN_BUCKET_BYTES, MAX_BUCKET_BYTES = 1 << 16, 1 << 24  # bounds of a bucket in bytes, unless one gradient is larger
+TYPICAL_BUCKETS = 8  # number of buckets of a medium-sized network
 
 
 class GradientBuckets:
@@ -36,7 +36,9 @@ class GradientBuckets:
         self.device: Any = None
         self.predict: Callable[[int], tuple[str, float]] | None = None
         left = sum(param.size for param in params)
-        enough = max(min(max(left * itemsize // COUNT, LEAST), GREATEST) // itemsize, block)
+        enough = max(
+            min(max(left * itemsize // TYPICAL_BUCKETS, MIN_BUCKET_BYTES), MAX_BUCKET_BYTES) // itemsize, block
+        )
         self.spans, self.cuts, self.groups = list[tuple[int, int]](), [0], list[list[int]]()
         group: list[int] = []
         end = 0

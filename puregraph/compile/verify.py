@@ -30,7 +30,7 @@ LEAVES = ("input", "param", "state", *ARRAYS)  # roles of values that exist befo
 RELATIVE, ABSOLUTE = 64, 16  # error bounds of float operations, in ulps of the element and of the largest element
 ROUNDING = 32  # error bound in units of the difference between float32 and float64
 EPS32, EPS64 = float(np.finfo(np.float32).eps), float(np.finfo(np.float64).eps)
-TRIES = 12  # perturbed evaluations before an element near a discontinuity is reported as wrong
+MAX_PERTURBATIONS = 12  # perturbed evaluations before an element near a discontinuity is reported as wrong
 
 
 def isOn() -> bool:
@@ -173,7 +173,7 @@ class Verifier(GuardBands):
             references.append(self.rounded(evaluated, single))
         wrong = self.wrongIn(results, references, isExact)
         if wrong is not None and not isExact:
-            references += [evaluated(noise=np.random.default_rng(seed)) for seed in range(TRIES)]
+            references += [evaluated(noise=np.random.default_rng(seed)) for seed in range(MAX_PERTURBATIONS)]
             wrong = self.wrongIn(results, references, isExact)
         if wrong is not None:
             y, position = wrong

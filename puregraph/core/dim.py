@@ -23,7 +23,7 @@ Size = Any  # an int or a Dim
 Terms = dict[tuple, int]  # {factors: coefficient}, each factor the name of a symbol, a Floor or a Minimum
 
 TERMS = 200  # most terms of a size; real networks have a handful
-BITS = 4096  # most bits of a coefficient
+MAX_COEFFICIENT_BITS = 4096  # most bits of a coefficient
 DEGREE = 64
 LENGTH = 10_000  # most characters of a size
 
@@ -97,7 +97,9 @@ def build(terms: Terms) -> Size:
     terms = {factors: count for factors, count in terms.items() if count}
     if not any(terms):
         return terms.get((), 0)
-    large = len(terms) > TERMS or any(n.bit_length() > BITS or len(f) > DEGREE for f, n in terms.items())
+    large = len(terms) > TERMS or any(
+        n.bit_length() > MAX_COEFFICIENT_BITS or len(f) > DEGREE for f, n in terms.items()
+    )
     need(not large, f"a size of at most {TERMS} terms", f"one of {len(terms)} terms, or of very long ones")
     text = write(terms) if not large else ""
     need(len(text) <= LENGTH, f"a size of at most {LENGTH} characters", f"one of {len(text)}")

@@ -24,7 +24,7 @@ AXES = 64  # most axes of a numpy array
 SYMBOL = re.compile(r"[^\W\d]\w*\b(?!\()")  # a name that is not a function call
 KNOWN = 1 << 16  # most elements of a static value
 MAX_STATIC_ELEMENTS = 1024  # most elements of a static value with symbols
-LONGEST = 1 << 15  # most characters of its elements
+MAX_SHAPE_CHARACTERS = 1 << 15  # most characters of its elements
 
 SHAPE = 'a shape, a tuple of sizes or symbols such as (32, 256) or ("N", 256)'
 
@@ -122,7 +122,7 @@ def areSmall(inshapes: Sequence, shapes: Sequence) -> bool:
 def isLong(value: Any) -> bool:
     """True if symbolic elements are too many, or too long, to compute with."""
     return value.dtype.kind == "O" and (
-        value.size > MAX_STATIC_ELEMENTS or sum(len(str(n)) for n in value.flat) > LONGEST
+        value.size > MAX_STATIC_ELEMENTS or sum(len(str(n)) for n in value.flat) > MAX_SHAPE_CHARACTERS
     )
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 LOOKED = 500  # samples that are checked, evenly spaced in an array
 MAX_COUNTED_LABELS = 1 << 20  # most labels that are counted
 RARE = 0.05  # share of the validation samples that may have new classes by chance
-ENOUGH = 100  # validation samples above which training on them is not intended
+MAX_REPEATED_SAMPLES = 100  # validation samples above which training on them is not intended
 UNSCALED_MEAN = 1000.0  # mean above which inputs are probably not scaled
 WIDER = 20.0  # largest ratio of the standard deviations of training and validation
 
@@ -151,7 +151,7 @@ def spreadDoubts(net: Graph, source: Arrays, checks: Arrays) -> Iterator[str]:
 
 def seenDoubts(net: Graph, source: Arrays, checks: Arrays) -> Iterator[str]:
     """Warn of validation samples that are training samples of this or an earlier run."""
-    keys = keysOf(checks) if checks.samples >= ENOUGH else None
+    keys = keysOf(checks) if checks.samples >= MAX_REPEATED_SAMPLES else None
     if keys is None or 2 * len(np.unique(keys)) <= len(keys):  # with few distinct samples, some are equal by chance
         return
     own, earlier = keysOf(source), earlierKeys(net)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 DTYPES = {0x08: "u1", 0x09: "i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 AXES = 32
-CHUNK = 1 << 20  # bytes read at a time: memory grows with what a file holds, not with what it claims
+READ_BYTES = 1 << 20  # bytes read at a time: memory grows with what a file holds, not with what it claims
 
 
 @takes(path=FilePath)
@@ -79,7 +79,7 @@ def take(file: BinaryIO, count: int) -> bytearray:
     """Up to `count` bytes, in chunks."""
     body = bytearray()
     while len(body) < count:
-        piece = file.read(min(CHUNK, count - len(body)))
+        piece = file.read(min(READ_BYTES, count - len(body)))
         if not piece:
             break
         body += piece

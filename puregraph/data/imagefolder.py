@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 ENDINGS = {".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"}
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")  # safe formats: for others, Pillow may start Ghostscript
 PIXELS = 89_478_485  # Pillow's own MAX_IMAGE_PIXELS
-BYTES = 4  # per decoded RGB pixel
+PIXEL_BYTES = 4  # per decoded RGB pixel
 DECODED = 64 << 20  # bytes that any file's pixels may take, decoded and in the resulting array
 EXPANSION = 4  # most pixels per byte of a larger file; photographs have up to 3.75
 FINER = 3  # Pillow's reducing_gap: a JPEG is decoded at a reduced size of at least 3 times `size`, the best quality
@@ -155,7 +155,7 @@ def checkBytes(path: Path, size: tuple[int, int], kept: int) -> None:
     from PIL import Image
 
     stored = path.stat().st_size
-    pixels, most = size[0] * size[1], max(DECODED // (BYTES + kept), EXPANSION * stored)
+    pixels, most = size[0] * size[1], max(DECODED // (PIXEL_BYTES + kept), EXPANSION * stored)
     if pixels > most and Image.MAX_IMAGE_PIXELS == PIXELS:
         smaller = 'give size= to scale all images, or dtype="uint8"' if kept else "scale it down"
         raise DataError(

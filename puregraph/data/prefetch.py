@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from puregraph.data.batches import Batch
 
-DEPTH = 2  # items prepared ahead
-PATIENCE = 5.0  # seconds that `close` waits for a source that hangs; its thread then ends with the process
+ITEMS_AHEAD = 2  # items prepared ahead
+CLOSING_SECONDS = 5.0  # seconds that `close` waits for a source that hangs; its thread then ends with the process
 
 
 @contextmanager
-def ahead(items: Iterator[Any], depth: int = DEPTH) -> Iterator[Iterator[Any]]:
+def ahead(items: Iterator[Any], depth: int = ITEMS_AHEAD) -> Iterator[Iterator[Any]]:
     """Prepare items in a thread, `with ahead(items) as items:`; with a depth of 0, when they are read."""
     if depth:
         with Prefetch(items, depth) as made:
@@ -37,7 +37,7 @@ class Prefetch:
     [0, 1, 2]
     """
 
-    def __init__(self, source: Iterable[object], depth: int = DEPTH):
+    def __init__(self, source: Iterable[object], depth: int = ITEMS_AHEAD):
         self.ready: deque[Any] = deque()
         self.change = threading.Condition()
         self.ended = self.closed = False
@@ -102,7 +102,7 @@ class Prefetch:
         with self.change:
             self.closed = True
             self.change.notify_all()
-        self.thread.join(PATIENCE)
+        self.thread.join(CLOSING_SECONDS)
         self.ready.clear()
 
     def __enter__(self) -> Prefetch:

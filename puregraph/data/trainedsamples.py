@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from puregraph.core.protocols import AnyArray
     from puregraph.graph.graph import Graph
 
-ELEMENTS = 64  # most elements of a sample that are hashed, evenly spaced, per array
+MAX_HASHED_ELEMENTS = 64  # most elements of a sample that are hashed, evenly spaced, per array
 MAX_HASHED_SAMPLES = 1 << 20  # most samples that are hashed
 MIXER = np.uint64(0x9E3779B97F4A7C15)  # an odd number of irregular bits: 2**64 by the golden ratio
 LOOKED = 16  # elements of each parameter in the checksum of weights
@@ -58,7 +58,7 @@ def keysOf(source: Arrays | Stream | None) -> np.ndarray | None:
 
 
 def sampleKeys(arrays: Sequence[AnyArray]) -> np.ndarray | None:
-    """Return a hash per sample, of up to ELEMENTS elements of each array.
+    """Return a hash per sample, of up to MAX_HASHED_ELEMENTS elements of each array.
 
     None if an array is not a numpy array of numbers, or if there are too many samples.
     """
@@ -69,7 +69,7 @@ def sampleKeys(arrays: Sequence[AnyArray]) -> np.ndarray | None:
     keys = np.zeros(len(arrays[0]), np.uint64)
     for x in arrays:
         rows = x.reshape(len(x), -1)
-        for column in rows.T[:: max(1, -(-rows.shape[1] // ELEMENTS))]:
+        for column in rows.T[:: max(1, -(-rows.shape[1] // MAX_HASHED_ELEMENTS))]:
             keys ^= np.ascontiguousarray(column).view(f"u{x.dtype.itemsize}")
             keys *= MIXER
             keys ^= keys >> np.uint64(29)

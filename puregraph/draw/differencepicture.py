@@ -6,7 +6,7 @@ import textwrap
 from typing import TYPE_CHECKING
 
 from puregraph.draw.drawing import Drawing
-from puregraph.draw.graphpicture import LINE, graphPicture
+from puregraph.draw.graphpicture import MAX_LINE_CHARACTERS, graphPicture
 from puregraph.draw.picture import Picture, replaced
 from puregraph.graph.analysis.difference import ModelDifference
 
@@ -44,7 +44,7 @@ def marked(picture: Picture, changes: dict[str, list[str]]) -> Picture:
         if lines is None:
             continue
         count += 1
-        wrapped = [part for line in lines for part in textwrap.wrap(line, LINE, subsequent_indent="  ")]
+        wrapped = [part for line in lines for part in textwrap.wrap(line, MAX_LINE_CHARACTERS, subsequent_indent="  ")]
         story = (*box.story, *(("differs", line) for line in lines))
         shown = (*box.lines[:1], *wrapped[:MAX_BOX_LINES], *(["..."] if len(wrapped) > MAX_BOX_LINES else []))
         picture.boxes[i] = replaced(box, kind="fault", lines=shown, story=story)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from puregraph.graph.graph import Graph
     from puregraph.graph.module import Module
 
-LINE = 44  # maximum characters of a line in a box
+MAX_LINE_CHARACTERS = 44  # maximum characters of a line in a box
 COSTS = "puregraph.modules.costs"
 
 
@@ -250,7 +250,7 @@ class GraphDrawing:
     def linesOf(self, step: GraphStep, box: PictureBox, fault: Fault | None) -> tuple[str, ...]:
         """Return the text lines in a box below its name."""
         module = step.module
-        lines = textwrap.wrap(module.brief(), LINE)[:3]
+        lines = textwrap.wrap(module.brief(), MAX_LINE_CHARACTERS)[:3]
         if fault:
             return (*lines, *faultLines(fault))
         if box.kind == "unknown":
@@ -357,7 +357,7 @@ def faultLines(fault: Fault) -> list[str]:
     source = f" from {fault.source}" if fault.source else ""
     lines = []
     for what, text in (("wanted", fault.wanted), ("got", f"{fault.given}{source}"), ("try", fault.hint)):
-        lines += textwrap.wrap(f"{what} {text}", LINE, subsequent_indent="  ")[:4] if text else []
+        lines += textwrap.wrap(f"{what} {text}", MAX_LINE_CHARACTERS, subsequent_indent="  ")[:4] if text else []
     return lines
 
 

@@ -14,7 +14,7 @@ from puregraph.core.errors import ArgumentError, show
 from puregraph.draw.arenapicture import arenaSvg
 from puregraph.draw.collapsing import MAX_DEFAULT_BOXES
 from puregraph.draw.drawing import Drawing, write
-from puregraph.draw.graphpicture import LINE, flopText
+from puregraph.draw.graphpicture import MAX_LINE_CHARACTERS, flopText
 from puregraph.draw.picture import Picture, PictureBox, PictureEdge, PictureGroup, replaced
 from puregraph.graph.analysis.summary import bytesText, secondsText
 
@@ -82,8 +82,12 @@ def stepBox(
     """Return the box of one call, with its measured time."""
     described = describer.lines(call)
     flops, nbytes = flopsOf(call), sum(y.nbytes for y in call.outs if y is not None)
-    lines = [part for line in described for part in textwrap.wrap(line.text, LINE, subsequent_indent="  ")]
-    shown = lines if len(lines) <= LINES else [*lines[: LINES - 1], f"{lines[LINES - 1][: LINE - 4]} ..."]
+    lines = [
+        part for line in described for part in textwrap.wrap(line.text, MAX_LINE_CHARACTERS, subsequent_indent="  ")
+    ]
+    shown = (
+        lines if len(lines) <= LINES else [*lines[: LINES - 1], f"{lines[LINES - 1][: MAX_LINE_CHARACTERS - 4]} ..."]
+    )
     last = [by(call), *([bytesText(nbytes)] if nbytes else []), *([flopText(flops)] if flops else [])]
     last += [] if seconds is None else [secondsText(seconds)]
     path = call.origin.path

@@ -17,8 +17,8 @@ from puregraph.core.storage.archive import foreign
 from puregraph.onnx.protowalk import countNodes
 
 NODE = 250  # bytes added to the budget for each node: 5 ms to read it, or 25 nodes that it expands to
-LONGEST = 4096  # maximum characters of a path, as in most systems
-SHARED = 16  # how often the model may read each byte of an external file
+MAX_PATH_CHARACTERS = 4096  # maximum characters of a path, as in most systems
+MAX_READS_PER_BYTE = 16  # how often the model may read each byte of an external file
 EXPORT = (
     'export a network of PyTorch with torch.onnx.export(model, inputs, "model.onnx") '
     'and read it with puregraph.onnx.fromOnnx("model.onnx")'
@@ -108,8 +108,8 @@ class ModelFile:
                 f"the model says {length}"
             )
         self.read[path] += count
-        if self.read[path] > SHARED * path.stat().st_size:
-            raise BudgetError(f"{where}: its model reads {quote(location)} more than {SHARED} times")
+        if self.read[path] > MAX_READS_PER_BYTE * path.stat().st_size:
+            raise BudgetError(f"{where}: its model reads {quote(location)} more than {MAX_READS_PER_BYTE} times")
         with path.open("rb") as file:
             file.seek(start)
             elements = np.frombuffer(file.read(count), dtype.newbyteorder("<") if dtype.kind != "V" else dtype)
@@ -147,8 +147,10 @@ def inside(folder: Path, location: str, where: str) -> Path:
     isPlain = location and not Path(location).is_absolute() and ".." not in parts and "\\" not in location
     if not isPlain or "\0" in location:
         raise CheckpointError(f"{where}: wanted a file in the model's folder, got {quote(location)}")
-    if len(location) > LONGEST:
-        raise CheckpointError(f"{where}: wanted a path of at most {LONGEST} characters, got {quote(location)}")
+    if len(location) > MAX_PATH_CHARACTERS:
+        raise CheckpointError(
+            f"{where}: wanted a path of at most {MAX_PATH_CHARACTERS} characters, got {quote(location)}"
+        )
     steps = [folder.joinpath(*parts[: i + 1]) for i in range(len(parts))]
     try:
         isLink = any(step.is_symlink() for step in steps)

@@ -17,7 +17,9 @@ from puregraph.core import initial
 from puregraph.core.param import FixedState, Param, State
 
 VERSION = 1
-STEPS = 2_000_000  # most nodes of the unfolded graph: nested graphs that use each other twice grow exponentially
+MAX_UNFOLDED_NODES = (
+    2_000_000  # most nodes of the unfolded graph: nested graphs that use each other twice grow exponentially
+)
 KINDS = {"param": Param, "constant": FixedState, "state": State}
 STARTS: dict[str, Any] = {
     "Constant": initial.Filled,

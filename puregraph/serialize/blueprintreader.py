@@ -6,7 +6,7 @@ import inspect
 import warnings
 from typing import Any, NamedTuple
 
-from puregraph.core.base.budget import LEVELS, Budget
+from puregraph.core.base.budget import MAX_GRAPH_LEVELS, Budget
 from puregraph.core.errors import CheckpointError, GraphWarning, brief
 from puregraph.core.errors.userwarning import warnUser
 from puregraph.core.linkednode import checkName
@@ -17,7 +17,7 @@ from puregraph.graph.module import Module
 from puregraph.graph.node import Node
 from puregraph.graph.parallel import Parallel
 from puregraph.graph.sequential import ModuleList, Sequential
-from puregraph.serialize.blueprint import STARTS, STEPS, VERSION
+from puregraph.serialize.blueprint import MAX_UNFOLDED_NODES, STARTS, VERSION
 from puregraph.serialize.blueprintarrays import settle
 from puregraph.serialize.blueprintform import checkBlueprint, checkModule, checkParts, checkRow
 from puregraph.serialize.blueprintwriter import usual
@@ -78,10 +78,10 @@ def sizeOf(row: dict[str, Any], known: list[UnfoldedSize], budget: Budget | None
     nameLength = len(row["name"]) if isinstance(row.get("name"), str) else 12
     characters = nodes * (nameLength + 1) + sum(part.characters for part in parts)
     size = UnfoldedSize(nodes, characters, 1 + max([part.levels for part in parts], default=-1))
-    if nodes > STEPS:
-        raise CheckpointError(f"it unfolds into more than {STEPS} nodes")
-    if size.levels > LEVELS:
-        raise CheckpointError(f"it is nested more than {LEVELS} deep")
+    if nodes > MAX_UNFOLDED_NODES:
+        raise CheckpointError(f"it unfolds into more than {MAX_UNFOLDED_NODES} nodes")
+    if size.levels > MAX_GRAPH_LEVELS:
+        raise CheckpointError(f"it is nested more than {MAX_GRAPH_LEVELS} deep")
     if budget is not None:
         budget.spend("nodes", nodes)
         budget.spend("characters of paths", characters)

@@ -18,7 +18,7 @@ from puregraph.graph.node import Node
 from puregraph.graph.nodegraph import DERIVED
 from puregraph.graph.parallel import Parallel
 from puregraph.graph.sequential import ModuleList, Sequential
-from puregraph.serialize.blueprint import KINDS, STARTNAMES, STEPS, VERSION
+from puregraph.serialize.blueprint import KINDS, MAX_UNFOLDED_NODES, STARTNAMES, VERSION
 from puregraph.serialize.classnames import nameOf
 
 
@@ -29,8 +29,10 @@ def toBlueprint(graph: Graph) -> dict[str, Any]:
     """
     if not isinstance(graph, Graph):
         raise CheckpointError(f"a blueprint is of a Graph, got {type(graph).__name__}; put it into a Sequential")
-    if len(graph.steps().items) > STEPS // 2:
-        raise CheckpointError(f"{graph.title()} unfolds into more than {STEPS // 2} nodes, too many for a blueprint")
+    if len(graph.steps().items) > MAX_UNFOLDED_NODES // 2:
+        raise CheckpointError(
+            f"{graph.title()} unfolds into more than {MAX_UNFOLDED_NODES // 2} nodes, too many for a blueprint"
+        )
     writer = BlueprintWriter()
     writer.write(graph)
     arrays = {p: setting(a) for p, a in {**graph.params, **graph.states}.items()}

@@ -126,7 +126,7 @@ def save(
 
 
 Fetched = tuple[Array, Any]
-HEAD = 512  # bytes from which a format is detected
+DETECTED_BYTES = 512  # bytes from which a format is detected
 
 
 def collect(
@@ -297,7 +297,7 @@ def isForeign(file: BinaryIO, source: Any, mapping: NameOptions | None) -> bool:
 
     Raises    CheckpointError for a checkpoint of puregraph with names of another program
     """
-    head = file.read(HEAD)
+    head = file.read(DETECTED_BYTES)
     file.seek(0)
     if head.startswith(TITLE):
         if mapping is not None and (mapping.names is not None or mapping.prefix):

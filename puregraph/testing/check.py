@@ -41,8 +41,14 @@ if TYPE_CHECKING:
     from puregraph.core.protocols import AnyArray
     from puregraph.core.shape import Shape
 
-STEP = 1e-6  # step of central differences in float64: the error is about STEP**2 + 1e-16 / STEP
-CLOSE = {"bfloat16": 5e-2, "float16": 2e-2, "float32": 1e-4}  # error against float64, relative to the largest value
+DIFFERENCE_STEP = (
+    1e-6  # step of central differences in float64: the error is about the square of the step plus 1e-16 by the step
+)
+DTYPE_TOLERANCE = {
+    "bfloat16": 5e-2,
+    "float16": 2e-2,
+    "float32": 1e-4,
+}  # error against float64, relative to the largest value
 
 
 class CheckError(PuregraphError, AssertionError):
@@ -262,12 +268,13 @@ def gradient(case: Case) -> None:
         for _ in range(3):
             direction = case.rng.standard_normal(arguments[i].shape)
             moved = [
-                arguments[:i] + [frozen(arguments[i] + s * STEP * direction)] + arguments[i + 1 :] for s in (1, -1)
+                arguments[:i] + [frozen(arguments[i] + s * DIFFERENCE_STEP * direction)] + arguments[i + 1 :]
+                for s in (1, -1)
             ]
-            numeric = (loss(moved[0]) - loss(moved[1])) / (2 * STEP)
+            numeric = (loss(moved[0]) - loss(moved[1])) / (2 * DIFFERENCE_STEP)
             analytic = float(np.sum(grads[i] * direction))
             size = max(abs(numeric), abs(analytic), float(np.linalg.norm(grads[i])), 1e-2)
-            rounding = 1e-12 * max(1.0, abs(loss(arguments))) / STEP
+            rounding = 1e-12 * max(1.0, abs(loss(arguments))) / DIFFERENCE_STEP
             expect(
                 abs(numeric - analytic) <= 1e-6 * size + rounding,
                 f"{case.label}: the gradient of '{case.names[i]}' along a random direction is {analytic:.9g}, "
@@ -404,7 +411,7 @@ def dtypes(case: Case) -> None:
             scale = max(1.0, float(np.max(np.abs(b), initial=0.0)))
             error = float(np.max(np.abs(a.astype(np.float64) - b), initial=0.0)) / scale
             expect(
-                error <= CLOSE[dtype.name],
+                error <= DTYPE_TOLERANCE[dtype.name],
                 f"{case.label}: in {dtype} the {name} is off by {error:.2g} of its largest value",
             )
 

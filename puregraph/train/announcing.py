@@ -18,16 +18,15 @@ if TYPE_CHECKING:
     from puregraph.graph.graph import Graph
     from puregraph.graph.module import Module
 
-PATIENCE = 1.0  # seconds of compilation before a message
+SILENT_SECONDS = 1.0  # seconds of compilation before a message
 SLOWER = "5 to 9"  # times: steps of mlp(784, (256,), 10) and lenet(), batches of 128, on two cores
 
 
 class Announcement:
-    """A context that prints a text if it is not left within `PATIENCE` seconds, so that the program does not seem to
-    hang."""
+    """A context that prints a text if it lasts longer than `SILENT_SECONDS`: the program is then known not to hang."""
 
     def __init__(self, say: Callable[[str], object], text: str):
-        self.timer = threading.Timer(PATIENCE, say, (text,))
+        self.timer = threading.Timer(SILENT_SECONDS, say, (text,))
         self.timer.daemon = True
 
     def __enter__(self) -> Announcement:

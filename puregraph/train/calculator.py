@@ -15,13 +15,13 @@ from puregraph.core.base.keywords import ChecksKeywords
 from puregraph.core.errors import ArgumentError, DataError
 from puregraph.data.batches import Batch, batchesFrom
 from puregraph.data.datadoubts import warnOfInputs
-from puregraph.data.prefetch import DEPTH, ahead
+from puregraph.data.prefetch import ITEMS_AHEAD, ahead
 from puregraph.graph.module import Module
 from puregraph.train.modes import inMode
 from puregraph.train.objective import Objective
 
-AHEAD = 4  # most batches whose outputs are being copied from a GPU
-BYTES = 1 << 26  # most bytes of these outputs
+MAX_COPIED_BATCHES = 4  # most batches whose outputs are being copied from a GPU
+MAX_COPIED_BYTES = 1 << 26  # most bytes of these outputs
 
 
 class Calculator(ChecksKeywords, Settable):
@@ -55,14 +55,17 @@ class Calculator(ChecksKeywords, Settable):
         if not self.isLookedAt:
             self.isLookedAt = True
             warnOfInputs(self.objective.net, source)
-        ready = ahead(self.objective.ready(source.batches(), not source.light), 0 if source.light else DEPTH)
+        ready = ahead(self.objective.ready(source.batches(), not source.light), 0 if source.light else ITEMS_AHEAD)
         with inMode(False, self.objective.net), ready as batches:
             try:
                 for batch in batches:
                     outputs = self.objective.run(batch)[1]
                     self.check(outputs, batch)
                     waiting.append(DeviceResults(outputs))
-                    while len(waiting) > AHEAD or sum(results.nbytes for results in waiting) > BYTES:
+                    while (
+                        len(waiting) > MAX_COPIED_BATCHES
+                        or sum(results.nbytes for results in waiting) > MAX_COPIED_BYTES
+                    ):
                         parts.append(waiting.popleft().read(copy=True))
                 parts += [results.read(copy=True) for results in waiting]
             finally:

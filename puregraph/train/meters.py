@@ -19,7 +19,7 @@ from puregraph.modules.costs.counted import countedIn
 from puregraph.train.metrics import Metric
 
 EVERY = 16  # batches whose results are read from a GPU together
-BYTES = 1 << 26  # most bytes of results being copied, and of data kept for error messages
+MAX_PENDING_BYTES = 1 << 26  # most bytes of results being copied, and of data kept for error messages
 
 
 class Waiting(NamedTuple):
@@ -79,7 +79,7 @@ class Meters:
         self.forgetData()
         if len(self.waiting) >= 2 * self.every:
             self.flush(self.every)
-        while sum(entry.parcel.nbytes for entry in self.waiting) >= BYTES:
+        while sum(entry.parcel.nbytes for entry in self.waiting) >= MAX_PENDING_BYTES:
             self.flush(1)
 
     def count(self, figures: list[Any], batch: Batch | None, location: str, step: int, size: int) -> None:
@@ -113,14 +113,14 @@ class Meters:
             self.count(parcel.read(), batch, location, step, size)
 
     def forgetData(self) -> None:
-        """Drop the data of older waiting batches, beyond BYTES."""
+        """Drop the data of older waiting batches, beyond MAX_PENDING_BYTES."""
         held = 0
         for i in range(len(self.waiting) - 1, -1, -1):
             batch = self.waiting[i].batch
             if batch is None:
                 return
             held += sum(x.nbytes for _, x in named(batch))
-            if held > BYTES:
+            if held > MAX_PENDING_BYTES:
                 self.waiting[i] = self.waiting[i]._replace(batch=None)
 
     def row(self, prefix: str = "") -> dict[str, float]:

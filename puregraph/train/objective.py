@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from puregraph.compile import Program, Programs, Updater, withCost
-from puregraph.compile.gpu.runtime.h2d import LITTLE, Pinner
+from puregraph.compile.gpu.runtime.h2d import SAME_STREAM_BYTES, Pinner
 from puregraph.compile.trace.costchecks import lastBefore, warnOf
 from puregraph.compile.trace.updaterule import isPlain
 from puregraph.core import device
@@ -255,7 +255,7 @@ def converted(x: Any, dtype: np.dtype, name: str, pinner: Pinner | None = None) 
         raise DataError(
             f"{name}: wanted booleans, got {x.dtype}; compare it, as in x != 0, or convert with .astype(bool)"
         )
-    isSmall = not (isFloating(dtype) or isByte(dtype)) or x.size * dtype.itemsize <= LITTLE
+    isSmall = not (isFloating(dtype) or isByte(dtype)) or x.size * dtype.itemsize <= SAME_STREAM_BYTES
     if pinner is None or type(x) is not np.ndarray or isSmall:
         return x.astype(dtype, copy=False)
     made = pinner(x.shape, dtype)

@@ -12,7 +12,7 @@ from puregraph.core.base.mutex import Mutex
 from puregraph.core.errors import ArgumentError, DataError, addLocation
 from puregraph.data.batches import Arrays, Stream, batchesFrom
 from puregraph.data.datadoubts import warnOfInputs
-from puregraph.data.prefetch import DEPTH, ahead
+from puregraph.data.prefetch import ITEMS_AHEAD, ahead
 from puregraph.graph.module import Module
 from puregraph.train.costsum import costFrom, partLosses
 from puregraph.train.meters import Meters
@@ -92,7 +92,7 @@ class Validator(ChecksKeywords, Settable):
         isFirst, self.isLookedAt = not self.isLookedAt, True
         if isFirst:
             warnOfInputs(self.objective.net, source)
-        ready = ahead(self.objective.ready(source.batches(), not source.light), 0 if source.light else DEPTH)
+        ready = ahead(self.objective.ready(source.batches(), not source.light), 0 if source.light else ITEMS_AHEAD)
         location = ""
         with inMode(False, self.objective.net, self.cost), ready as batches:
             try:

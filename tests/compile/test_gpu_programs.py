@@ -180,8 +180,8 @@ def test_transfers_and_steps_wait_for_each_other_and_for_nobody_else(monkeypatch
     with device.useDevice("cpu"):
         _, near, wanted = trained(perceptron, batches, Adam())
     cupy = useGpu(monkeypatch, late=late)
-    monkeypatch.setattr("puregraph.compile.gpu.runtime.h2d.LITTLE", little)
-    monkeypatch.setattr("puregraph.compile.gpu.runtime.h2d.MANY", 3)
+    monkeypatch.setattr("puregraph.compile.gpu.runtime.h2d.SAME_STREAM_BYTES", little)
+    monkeypatch.setattr("puregraph.compile.gpu.runtime.h2d.SMALL_COPY_BLOCKS", 3)
     cupy.machine.waits = 0
     program, far, got = trained(perceptron, [tuple(map(np.copy, batch)) for batch in batches], Adam())
     assert program.executable.deviceInputs.isLarge == (little == 0)

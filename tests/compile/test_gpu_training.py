@@ -372,7 +372,7 @@ def test_a_validation_and_a_calculation_are_ahead_of_what_is_read(monkeypatch, r
     with device.useDevice("cpu"):
         wanted, row = go()
     cupy = useGpu(monkeypatch, late=late)
-    monkeypatch.setattr("puregraph.compile.gpu.runtime.d2h.LITTLE", little)
+    monkeypatch.setattr("puregraph.compile.gpu.runtime.d2h.SAME_STREAM_BYTES", little)
     got, figures = go()
     waits = [left for what, left in cupy.machine.log if what == "wait"]
     assert cupy.machine.reads == 0
@@ -389,7 +389,7 @@ def test_results_on_their_way_are_not_written_over_by_the_next_step(monkeypatch,
         found = trainer(callbacks=[lambda found: device.synchronize() if found.step % 3 == 0 else None])
         return found.train(x, t, epochs=2)
 
-    monkeypatch.setattr("puregraph.compile.gpu.runtime.d2h.LITTLE", 0)
+    monkeypatch.setattr("puregraph.compile.gpu.runtime.d2h.SAME_STREAM_BYTES", 0)
     near, far, machine = onBoth(monkeypatch, go, late="null first")
     sameHistory(far, near)
 
@@ -416,7 +416,7 @@ def fed(monkeypatch, rng, late, little=0, light=0, dtype=np.float32, make=maps, 
         near, wanted = go()
     cupy = useGpu(monkeypatch, late=late)
     for place in ("compile.gpu.runtime.h2d", "train.objective"):
-        monkeypatch.setattr(f"puregraph.{place}.LITTLE", little)
+        monkeypatch.setattr(f"puregraph.{place}.SAME_STREAM_BYTES", little)
     made, alloc = [], cupy.cuda.alloc_pinned_memory
     names = lambda size: made.append(threading.current_thread().name) or alloc(size)  # noqa: E731
     monkeypatch.setattr(cupy.cuda, "alloc_pinned_memory", names)
@@ -463,8 +463,8 @@ def test_little_batches_go_with_the_numbers_in_one_transfer(monkeypatch, rng):
 
 @pytest.mark.parametrize("late", ["null first", "null last"])
 def test_a_transfer_is_started_before_the_step_before_is_done(monkeypatch, rng, late):
-    monkeypatch.setattr("puregraph.compile.gpu.runtime.h2d.LITTLE", 0)
-    monkeypatch.setattr("puregraph.compile.gpu.runtime.h2d.MANY", 2)
+    monkeypatch.setattr("puregraph.compile.gpu.runtime.h2d.SAME_STREAM_BYTES", 0)
+    monkeypatch.setattr("puregraph.compile.gpu.runtime.h2d.SMALL_COPY_BLOCKS", 2)
     found, machine, steps = watched(monkeypatch, rng, late)
     for step in steps[3:]:
         kinds = [what for what, _ in step]

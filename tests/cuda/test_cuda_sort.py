@@ -5,7 +5,7 @@ import pytest
 from launches import emulated, needsEmulator
 from orderings import AlongAxis
 
-from puregraph.ops.order.reference import SHARED, sortAlong
+from puregraph.ops.order.reference import SHARED_SORT_ELEMENTS, sortAlong
 
 pytestmark = needsEmulator
 
@@ -26,9 +26,9 @@ def test_any_layout_and_axis(dtype):
 
 @pytest.mark.parametrize("largest", [False, True])
 def test_lines_that_no_block_has_room_for(rng, largest):
-    x = np.round(rng.standard_normal((2, SHARED + 1)).astype("f4"), 1)
+    x = np.round(rng.standard_normal((2, SHARED_SORT_ELEMENTS + 1)).astype("f4"), 1)
     x[0, ::100] = np.nan
-    assert same(x, 1, 30, largest) and same(np.asfortranarray(x), 1, SHARED + 1, largest)
+    assert same(x, 1, 30, largest) and same(np.asfortranarray(x), 1, SHARED_SORT_ELEMENTS + 1, largest)
 
 
 def test_of_nothing():

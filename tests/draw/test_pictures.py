@@ -359,7 +359,7 @@ def test_a_layout_takes_less_effort_the_more_its_lines_cross_and_least_where_it_
     bounds = (
         ("TANGLED", 20, {QUICK, BOUNDED}),
         ("HOPELESS", 20, {QUICK}),
-        ("HUGE", 50, {ROUGH}),
+        ("MAX_SIMPLEX_SIZE", 50, {ROUGH}),
         ("BROAD", 50, {UNPARTED}),
     )
     for name, bound, found in bounds:
@@ -372,8 +372,8 @@ def test_a_layout_takes_less_effort_the_more_its_lines_cross_and_least_where_it_
 @pytest.mark.parametrize("share, back, efforts", [(0.1, 6, [QUICK, BALANCED]), (0.8, 3, [QUICK]), (0.6, 12, [ROUGH])])
 def test_many_boxes_take_two_layouts_at_most_and_the_last_is_the_one_drawn(monkeypatch, rng, share, back, efforts):
     monkeypatch.setattr(ordering, "MAX_REORDERED_BOXES", 40)
-    monkeypatch.setattr(ordering, "MANY", 200)
-    monkeypatch.setattr(ordering, "VAST", 340)
+    monkeypatch.setattr(ordering, "MAX_COMPARED_BOXES", 200)
+    monkeypatch.setattr(ordering, "MAX_EXACT_BOXES", 340)
     graph = tangle(120, rng, share, back)
     tried = effortsSeen(monkeypatch)
     assert PictureFile(graph.draw(None).svg()).linesThroughBoxes() == []

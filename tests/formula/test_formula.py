@@ -198,7 +198,7 @@ def test_large_arrays_give_what_small_ones_give(layout, dtype, monkeypatch):
         y = y.copy()
     formula = Formula("where(x > y, relu(x) * y, sigmoid(y) - x) + 0.25")
     whole = formula(x=x, y=y)
-    monkeypatch.setattr(interpreter, "BLOCK", 1000)
+    monkeypatch.setattr(interpreter, "BLOCK_ELEMENTS", 1000)
     out = np.empty(whole.shape, dtype)
     np.testing.assert_allclose(formula(x=x, y=y), whole, rtol=4 * np.finfo(dtype).eps)
     np.testing.assert_allclose(formula(x=x, y=y, out=out), whole, rtol=4 * np.finfo(dtype).eps)

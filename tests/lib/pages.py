@@ -69,7 +69,7 @@ def run(path):
     """
     text = path.read_text(encoding="utf-8")
     space, printed = {"__name__": "__main__"}, None
-    announcing.PATIENCE = 600  # a busy machine adds no line
+    announcing.SILENT_SECONDS = 600  # a busy machine adds no line
     with working(), useDevice("cpu"):
         for block in blocks(text):
             if block.language == "text" and printed is not None:

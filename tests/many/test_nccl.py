@@ -23,7 +23,7 @@ from puregraph.compile.gpu.runtime.capture import Section
 from puregraph.compile.gradientbuckets import BucketStart, GradientBuckets, backwardOrder
 from puregraph.core import device
 from puregraph.distributed import CountingWorld, Grains, TreeSum, World
-from puregraph.distributed.collectives.treesum import BLOCK
+from puregraph.distributed.collectives.treesum import UNCUT_ELEMENTS
 from puregraph.distributed.dataparallel import DeviceExchange
 from puregraph.distributed.nccl import devicetreesum
 from puregraph.distributed.nccl.agreedcall import REFUSED
@@ -258,7 +258,7 @@ from puregraph.compile.gpu.runtime.capture import Section
 from puregraph.distributed import world
 
 late, epochs, *names = json.loads(sys.argv[1])
-gradientbuckets.LEAST, gradientbuckets.COUNT = 64, 1000  # bytes: many buckets of small networks
+gradientbuckets.MIN_BUCKET_BYTES, gradientbuckets.TYPICAL_BUCKETS = 64, 1000  # bytes: many buckets of small networks
 patch = pytest.MonkeyPatch()
 useNccl(patch, useGpu(patch, late=late))
 read, get = [], FakeArray.get
@@ -377,11 +377,11 @@ def test_a_process_alone_adds_grains_on_its_gpu_as_on_the_host_to_the_bit(monkey
 @pytest.mark.emulator
 def test_on_a_gpu_buckets_start_all_along_backward_within_one_graph(monkeypatch):
     useGpu(monkeypatch)
-    monkeypatch.setattr(gradientbuckets, "LEAST", 64)
-    monkeypatch.setattr(gradientbuckets, "COUNT", 1000)
+    monkeypatch.setattr(gradientbuckets, "MIN_BUCKET_BYTES", 64)
+    monkeypatch.setattr(gradientbuckets, "TYPICAL_BUCKETS", 1000)
     net = mlp(64, (32,) * 5, 10)
     net.trainMode()
-    buckets = GradientBuckets(backwardOrder(net, list(net.params.values())), 4, BLOCK)
+    buckets = GradientBuckets(backwardOrder(net, list(net.params.values())), 4, UNCUT_ELEMENTS)
     buckets.device = SimpleNamespace(join=lambda: None)
     options = {"grads": "one", "updGrad": False, "guarded": True, "scaled": True, "buckets": buckets}
     program = Program(withCost(net, CrossEntropy(), 1, 1, False), [(16, 64), (16,)], None, True, **options)

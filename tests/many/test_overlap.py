@@ -19,7 +19,7 @@ from puregraph.distributed import BucketedSum, CountingWorld, Grains, Pending, W
 from puregraph.distributed.collectives import backoff
 from puregraph.distributed.collectives.exchangethread import EXCHANGING
 from puregraph.distributed.collectives.sharedarena import SharedArena
-from puregraph.distributed.collectives.treesum import BLOCK
+from puregraph.distributed.collectives.treesum import UNCUT_ELEMENTS
 from puregraph.distributed.worlds import current
 from puregraph.models import gpt, lenet, mlp
 
@@ -33,8 +33,8 @@ from puregraph.distributed import world
 from puregraph.distributed.collectives.bucketedsum import BucketedSum
 from puregraph.distributed.worlds.mpiworld import MpiWorld
 from puregraph.train.objective import Objective
-patch(gradientbuckets, "LEAST", 64)  # bytes: many buckets of small networks
-patch(gradientbuckets, "COUNT", 1000)
+patch(gradientbuckets, "MIN_BUCKET_BYTES", 64)  # bytes: many buckets of small networks
+patch(gradientbuckets, "TYPICAL_BUCKETS", 1000)
 found = {"hashes": recipes.outcomes(sys.argv[1].split(",")), "one": recipes.outcome("perceptron", grains=world().size)}
 some = ["perceptron", "accumulated"]
 found["sharded"] = [recipes.outcomes(some, shard=shard) for shard in ("state", "gradients")]
@@ -98,8 +98,8 @@ import json, numpy as np, recipes
 from rankpool import patch
 from puregraph import PuregraphError
 from puregraph.compile import gradientbuckets
-patch(gradientbuckets, "LEAST", 64)
-patch(gradientbuckets, "COUNT", 1000)
+patch(gradientbuckets, "MIN_BUCKET_BYTES", 64)
+patch(gradientbuckets, "TYPICAL_BUCKETS", 1000)
 trainer, data, target = recipes.perceptron(shuffle=False)
 wrong = data.copy()
 wrong[16 + 15] = np.nan  # of the last process, while others have sent their buckets already
@@ -123,10 +123,10 @@ def test_a_cost_that_is_not_finite_on_one_process_stops_all_and_the_next_run_goe
 
 def bucketed(net, size, shape, monkeypatch, **options):
     """A program of a network with a cost, and its buckets, of so many bytes at least."""
-    monkeypatch.setattr(gradientbuckets, "LEAST", size)
-    monkeypatch.setattr(gradientbuckets, "COUNT", 1000)
+    monkeypatch.setattr(gradientbuckets, "MIN_BUCKET_BYTES", size)
+    monkeypatch.setattr(gradientbuckets, "TYPICAL_BUCKETS", 1000)
     net.trainMode()
-    buckets = GradientBuckets(backwardOrder(net, list(net.params.values())), 4, BLOCK)
+    buckets = GradientBuckets(backwardOrder(net, list(net.params.values())), 4, UNCUT_ELEMENTS)
     given = {"grads": "one", "updGrad": False, "guarded": True, "scaled": True, **options}
     return Program(withCost(net, CrossEntropy(), 1, 1, False), [shape, shape[:1]], None, True, **given), buckets, given
 
@@ -177,10 +177,10 @@ def words():
 @pytest.mark.parametrize(("make", "shapes"), [(lambda: mlp(64, (32,) * 5, 10), (16, 64)), (words, (4, 6))])
 def test_buckets_start_all_along_backward(make, shapes, added, monkeypatch):
     net = make()
-    monkeypatch.setattr(gradientbuckets, "LEAST", 64)
-    monkeypatch.setattr(gradientbuckets, "COUNT", 1000)
+    monkeypatch.setattr(gradientbuckets, "MIN_BUCKET_BYTES", 64)
+    monkeypatch.setattr(gradientbuckets, "TYPICAL_BUCKETS", 1000)
     net.trainMode()
-    buckets = GradientBuckets(backwardOrder(net, list(net.params.values())), 4, BLOCK)
+    buckets = GradientBuckets(backwardOrder(net, list(net.params.values())), 4, UNCUT_ELEMENTS)
     given = {"grads": "one", "updGrad": False, "scaled": True, "added": added, "buckets": buckets}
     targets = shapes if make is words else shapes[:1]
     program = Program(withCost(net, CrossEntropy(), 1, 1, False), [shapes, targets], None, True, **given)
@@ -191,7 +191,7 @@ def test_buckets_start_all_along_backward(make, shapes, added, monkeypatch):
 
 def test_a_table_says_of_each_bucket_what_it_takes_and_what_hides_it(monkeypatch):
     monkeypatch.setattr(current, "CURRENT", [CountingWorld(4)])
-    monkeypatch.setattr(gradientbuckets, "LEAST", 4096)
+    monkeypatch.setattr(gradientbuckets, "MIN_BUCKET_BYTES", 4096)
     trainer = Trainer(mlp(64, (64, 32), 10), CrossEntropy(), Adam(), 64, progress="none")
     rng = np.random.default_rng(0)
     trainer.train(rng.standard_normal((64, 64)).astype(np.float32), rng.integers(0, 10, 64))
@@ -217,15 +217,17 @@ def test_parameters_come_in_the_order_in_which_backward_makes_their_gradients():
 
 @pytest.mark.parametrize("size", [0, 64, 1000])
 def test_buckets_end_at_blocks_and_have_each_parameter_once(size, monkeypatch):
-    monkeypatch.setattr(gradientbuckets, "LEAST", size)
-    monkeypatch.setattr(gradientbuckets, "COUNT", 1000)
+    monkeypatch.setattr(gradientbuckets, "MIN_BUCKET_BYTES", size)
+    monkeypatch.setattr(gradientbuckets, "TYPICAL_BUCKETS", 1000)
     params = list(mlp(10, (7, 33, 5), 3).params.values())
-    buckets = GradientBuckets(params, 4, BLOCK)
+    buckets = GradientBuckets(params, 4, UNCUT_ELEMENTS)
     assert sorted(i for group in buckets.groups for i in group) == list(range(len(params)))
-    assert all(cut % BLOCK == 0 for cut in buckets.cuts[:-1]) and (np.diff(buckets.cuts) >= BLOCK).all()
+    assert (
+        all(cut % UNCUT_ELEMENTS == 0 for cut in buckets.cuts[:-1]) and (np.diff(buckets.cuts) >= UNCUT_ELEMENTS).all()
+    )
     for group, (begin, end) in zip(buckets.groups, pairwise(buckets.cuts)):
         spans = [buckets.spans[i] for i in group]
-        assert spans[0][0] == begin and end - BLOCK < spans[-1][1] <= end  # no parameter is in two buckets
+        assert spans[0][0] == begin and end - UNCUT_ELEMENTS < spans[-1][1] <= end  # no parameter is in two buckets
         assert all(one[1] == other[0] for one, other in pairwise(spans))
     assert [b - a for a, b in buckets.spans] == [param.size for param in params]
 

@@ -13,7 +13,7 @@ from rankpool import ran, ranAlone
 from puregraph import SGD, Adam, CrossEntropy, DataError, Linear, Muon, PuregraphError, Sequential, Trainer
 from puregraph.distributed import CountingWorld, World
 from puregraph.distributed.collectives.treenorm import treeNorm
-from puregraph.distributed.collectives.treesum import BLOCK, cutsOf
+from puregraph.distributed.collectives.treesum import UNCUT_ELEMENTS, cutsOf
 from puregraph.distributed.sharding import shardedupdate
 from puregraph.distributed.worlds import current
 
@@ -140,7 +140,7 @@ def test_each_process_gives_as_many_weights_as_the_others_to_every_gathering(mon
     (size,) = np.diff(trainer.objective.buckets.cuts)
     gathered = [given for given in world.given if sum(given) <= 48][-math.ceil(size / 48) :]
     assert sum(map(sum, gathered)) == size
-    assert all(max(given) - min(given) <= BLOCK for given in gathered), gathered
+    assert all(max(given) - min(given) <= UNCUT_ELEMENTS for given in gathered), gathered
 
 
 def test_what_is_made_after_a_run_starts_alike_whoever_had_which_part(monkeypatch):
@@ -155,7 +155,7 @@ def test_what_is_made_after_a_run_starts_alike_whoever_had_which_part(monkeypatc
 
 def largest(size, count):
     """So many elements divided by the processes, in whole blocks."""
-    return BLOCK * math.ceil(math.ceil(size / BLOCK) / count)
+    return UNCUT_ELEMENTS * math.ceil(math.ceil(size / UNCUT_ELEMENTS) / count)
 
 
 MEMORY = """
@@ -177,7 +177,7 @@ def test_each_process_keeps_its_part_of_the_state_alone(tmp_path, count):
     total = found[0][2]
     most = largest(total, count)
     assert sum(kept for kept, _, _ in found) == 2 * total  # m and v
-    assert all(2 * (most - 2 * BLOCK) <= kept <= 2 * most and nbytes == 4 * kept for kept, nbytes, _ in found)
+    assert all(2 * (most - 2 * UNCUT_ELEMENTS) <= kept <= 2 * most and nbytes == 4 * kept for kept, nbytes, _ in found)
 
 
 SUMS = """
@@ -205,7 +205,7 @@ def test_cuts_are_between_blocks_and_pieces_of_nearly_one_size():
         for count in (1, 2, 3, 8):
             cuts = cutsOf(size, count)
             assert (cuts[0], cuts[-1], len(cuts)) == (0, size, count + 1)
-            assert all(cut % BLOCK == 0 or cut == size for cut in cuts)
+            assert all(cut % UNCUT_ELEMENTS == 0 or cut == size for cut in cuts)
             assert max(np.diff(cuts)) <= largest(size, count)
 
 
@@ -218,8 +218,8 @@ def test_a_norm_is_that_of_all_elements(rng, size):
 def test_in_a_world_that_only_counts_a_norm_is_that_of_the_own_piece():
     for _ in range(20):
         np.full(2, np.nan)  # which the memory of a new array may then hold
-        runs = [[(0, BLOCK)], [(BLOCK, 2 * BLOCK)]]
-        assert treeNorm(CountingWorld(2, 1), runs, [np.ones(BLOCK, np.float32)]) == BLOCK**0.5
+        runs = [[(0, UNCUT_ELEMENTS)], [(UNCUT_ELEMENTS, 2 * UNCUT_ELEMENTS)]]
+        assert treeNorm(CountingWorld(2, 1), runs, [np.ones(UNCUT_ELEMENTS, np.float32)]) == UNCUT_ELEMENTS**0.5
 
 
 class Told(World):
@@ -239,7 +239,10 @@ class Told(World):
 def test_a_norm_has_the_same_bits_whoever_has_which_piece(rng, size, count):
     x = rng.standard_normal(size).astype(np.float32)
     whole = treeNorm(World(), [[(0, size)]], [x])
-    for bounds in ([0, size], [0, size // 3 // BLOCK * BLOCK, size // 2 // BLOCK * BLOCK, size]):
+    for bounds in (
+        [0, size],
+        [0, size // 3 // UNCUT_ELEMENTS * UNCUT_ELEMENTS, size // 2 // UNCUT_ELEMENTS * UNCUT_ELEMENTS, size],
+    ):
         cuts, said = [(a, cutsOf(b - a, count)) for a, b in pairwise(bounds)], []
         runs = [[(a + each[r], a + each[r + 1]) for a, each in cuts] for r in range(count)]
         found = [treeNorm(Told(r, count, said), runs, [x[a:b] for a, b in runs[r]]) for r in range(count)]

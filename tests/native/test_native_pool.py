@@ -16,8 +16,8 @@ from processes import environment
 from puregraph.core.errors import PuregraphError
 from puregraph.ops.native.llvm import jit
 from puregraph.ops.native.threads import numthreads, pool, workerloop
-from puregraph.ops.native.threads.pages import HUGE, AlignedBlock
-from puregraph.ops.native.threads.workers import IDLE, PATIENCE
+from puregraph.ops.native.threads.pages import HUGE_PAGE_BYTES, AlignedBlock
+from puregraph.ops.native.threads.workers import IDLE, SPIN_MICROSECONDS
 
 if not jit.available():
     pytest.skip(str(jit.missing()), allow_module_level=True)
@@ -123,7 +123,7 @@ def test_the_number_of_threads_and_their_patience_may_change_during_runs():
     try:
         together(change, lambda: mixings(1, 500), lambda: mixings(2, 500))
     finally:
-        pool.setSpin(IDLE, PATIENCE)
+        pool.setSpin(IDLE, SPIN_MICROSECONDS)
 
 
 @pytest.mark.parametrize("threads", [2, 3, 4, 8])
@@ -342,7 +342,12 @@ def test_the_number_of_threads(monkeypatch):
 
 
 def test_memory_is_aligned_and_private():
-    for size, unit in ((1, 4096), (5000, 4096), (HUGE, HUGE), (HUGE + 5000, HUGE)):
+    for size, unit in (
+        (1, 4096),
+        (5000, 4096),
+        (HUGE_PAGE_BYTES, HUGE_PAGE_BYTES),
+        (HUGE_PAGE_BYTES + 5000, HUGE_PAGE_BYTES),
+    ):
         block = AlignedBlock(size)
         assert block.address % unit == 0
         assert size <= block.size < size + 4096

@@ -5,7 +5,15 @@ import threading
 import pytest
 
 from puregraph.ops.native.threads import tuner
-from puregraph.ops.native.threads.tuner import ENOUGH, MAX_TUNED_NANOSECONDS, OFTEN, RUNS, SELDOM, WARM, ThreadTuner
+from puregraph.ops.native.threads.tuner import (
+    MAX_LOSING_RUNS,
+    MAX_TRIAL_GAP,
+    MAX_TUNED_NANOSECONDS,
+    MIN_TRIAL_GAP,
+    RUNS,
+    WARM,
+    ThreadTuner,
+)
 
 
 class Machine:
@@ -39,7 +47,7 @@ def test_the_faster_way_is_taken(together, alone, isAlone, monkeypatch):
     assert machine.run(WARM + RUNS) == 0
     machine.run(RUNS)
     assert machine.tuner.isAlone is isAlone and machine.tuner.left
-    assert machine.run(OFTEN - 1) == (OFTEN - 1) * isAlone
+    assert machine.run(MIN_TRIAL_GAP - 1) == (MIN_TRIAL_GAP - 1) * isAlone
 
 
 def test_what_takes_long_is_left_to_all(monkeypatch):
@@ -49,8 +57,8 @@ def test_what_takes_long_is_left_to_all(monkeypatch):
 
 def test_a_way_that_is_much_slower_is_given_up_soon_and_tried_ever_more_seldom(monkeypatch):
     machine = Machine(1000, 8000, monkeypatch)
-    assert machine.run(WARM + 2 * RUNS) == ENOUGH
-    assert machine.run(20 * SELDOM) < 20 * 2 * ENOUGH
+    assert machine.run(WARM + 2 * RUNS) == MAX_LOSING_RUNS
+    assert machine.run(20 * MAX_TRIAL_GAP) < 20 * 2 * MAX_LOSING_RUNS
 
 
 def test_the_first_run_of_another_way_may_be_slow(monkeypatch):
@@ -72,10 +80,10 @@ def test_a_machine_may_change(monkeypatch):
     machine.run(WARM + 2 * RUNS)
     assert machine.tuner.isAlone
     machine.takes[False] = 250
-    machine.run(2 * SELDOM)
+    machine.run(2 * MAX_TRIAL_GAP)
     assert not machine.tuner.isAlone
     machine.takes[False] = 4000
-    machine.run(2 * SELDOM)
+    machine.run(2 * MAX_TRIAL_GAP)
     assert machine.tuner.isAlone
 
 

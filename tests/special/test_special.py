@@ -8,7 +8,7 @@ import pytest
 from fakecupy import FakeArray, makeCupy
 
 from puregraph.ops import special
-from puregraph.ops.special.flat import BLOCK
+from puregraph.ops.special.flat import L2_BLOCK_ELEMENTS
 
 NAMES = ["erf", "erfc", "erfcx", "erfinv", "ndtri", "lgamma", "digamma"]
 GRID = np.concatenate([np.linspace(-30, 30, 20001), np.logspace(-300, 2, 500), -np.logspace(-300, 2, 500)])
@@ -81,7 +81,7 @@ def test_shape_and_dtype_are_those_of_the_argument(name):
 
 
 def test_results_do_not_depend_on_the_block_they_are_computed_in():
-    x = np.linspace(0.1, 0.95, BLOCK + 3)
+    x = np.linspace(0.1, 0.95, L2_BLOCK_ELEMENTS + 3)
     for name in NAMES:
         function = getattr(special, name)
         np.testing.assert_array_equal(function(x)[-3:], function(x[-3:]))

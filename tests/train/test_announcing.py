@@ -39,7 +39,7 @@ def anew(monkeypatch):
 
 
 def test_compiling_for_long_is_said_with_what_is_compiled_and_for_which_shape(capsys, monkeypatch):
-    monkeypatch.setattr(announcing, "PATIENCE", 0.05)
+    monkeypatch.setattr(announcing, "SILENT_SECONDS", 0.05)
     slow(monkeypatch, 0.2)
     found = [line for line in said(capsys, progress=Watched()) if line.startswith("compiling")]
     assert found[0] == "compiling a training step of Sequential, 1 node, for data (8, 3) ..."
@@ -47,12 +47,12 @@ def test_compiling_for_long_is_said_with_what_is_compiled_and_for_which_shape(ca
 
 
 def test_compiling_that_takes_no_second_is_not_said(capsys, monkeypatch):
-    monkeypatch.setattr(announcing, "PATIENCE", 30)
+    monkeypatch.setattr(announcing, "SILENT_SECONDS", 30)
     assert not [line for line in said(capsys, progress=Watched()) if "compiling" in line]
 
 
 def test_what_goes_to_a_file_does_not_depend_on_how_long_compiling_takes(capsys, monkeypatch):
-    monkeypatch.setattr(announcing, "PATIENCE", 0.01)
+    monkeypatch.setattr(announcing, "SILENT_SECONDS", 0.01)
     slow(monkeypatch, 0.05)
     assert said(capsys, progress="none") == []
     (line,) = said(capsys, progress="lines")
@@ -68,7 +68,7 @@ def test_in_a_terminal_and_a_notebook_a_notice_is_a_line(kind, monkeypatch):
 
 
 def test_the_line_does_not_come_after_compiling_has_failed(capsys, monkeypatch):
-    monkeypatch.setattr(announcing, "PATIENCE", 0.05)
+    monkeypatch.setattr(announcing, "SILENT_SECONDS", 0.05)
     with pytest.raises(KeyError), announcing.Announcement(print, "compiling"):
         raise KeyError
     time.sleep(0.1)
@@ -76,7 +76,7 @@ def test_the_line_does_not_come_after_compiling_has_failed(capsys, monkeypatch):
 
 
 def test_a_line_that_is_being_said_is_finished_before_what_comes_behind_it(monkeypatch):
-    monkeypatch.setattr(announcing, "PATIENCE", 0.01)
+    monkeypatch.setattr(announcing, "SILENT_SECONDS", 0.01)
     order = []
     with announcing.Announcement(lambda text: (time.sleep(0.1), order.append(text)), "compiling"):
         time.sleep(0.05)

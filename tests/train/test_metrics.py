@@ -271,7 +271,7 @@ def test_a_cost_that_is_read_late_is_still_named(gpu, wrong):
 
 
 def test_what_was_wrong_with_data_is_said_while_the_data_is_kept(gpu, monkeypatch):
-    monkeypatch.setattr("puregraph.train.meters.BYTES", 4000)
+    monkeypatch.setattr("puregraph.train.meters.MAX_PENDING_BYTES", 4000)
 
     def go(later):
         meters, data = Meters(), np.full((10, 10), np.nan, np.float32)

@@ -24,7 +24,7 @@ from puregraph.graph.steps import ABSENT, GraphStep
 if TYPE_CHECKING:
     from puregraph.core.protocols import AnyArray
 
-CLOSE = {2: 5e-2, 4: 1e-3, 8: 1e-8}  # rounding tolerance for a single sample, by the bytes of a float
+SAMPLE_TOLERANCE = {2: 5e-2, 4: 1e-3, 8: 1e-8}  # rounding tolerance for a single sample, by the bytes of a float
 
 
 class PerSample(NamedTuple):
@@ -313,7 +313,7 @@ def near(a: Any, b: Any, like: Any) -> bool:
     if not a.size:
         return True
     largest, error = (float(toHost(abs(x).max())) for x in (like, a - b))
-    return error <= CLOSE[a.dtype.itemsize] * largest + 1e-30
+    return error <= SAMPLE_TOLERANCE[a.dtype.itemsize] * largest + 1e-30
 
 
 def wave(like: AnyArray) -> AnyArray:

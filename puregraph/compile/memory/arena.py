@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from puregraph.compile.memory.planner import Buffer
 
 BEST_FIT_BUFFERS = 3000  # number of largest buffers that are placed one by one, where they fit best
-TRIES, LITTLE = 60, 400  # random orders to try, and the most buffers to try them for
+RANDOM_ORDERS, MAX_SHUFFLED_BUFFERS = 60, 400  # random orders to try, and the most buffers to try them for
 END_OF_MEMORY = 2**63 - 1
 FIRST, LAST = np.zeros(1, np.int64), np.full(1, END_OF_MEMORY)  # start of the first gap, end of the last one
 WASTE = 1.01  # other orders are tried if the arena exceeds the peak use by this factor
@@ -34,14 +34,14 @@ def arranged(buffers: list[Buffer]) -> int:
         for b, offset in zip(buffers, offsets):
             b.offset = offset
     best = min(total, fitted)
-    return shuffled(bySize, best) if len(buffers) <= LITTLE and best > WASTE * inUse(buffers) else best
+    return shuffled(bySize, best) if len(buffers) <= MAX_SHUFFLED_BUFFERS and best > WASTE * inUse(buffers) else best
 
 
 def shuffled(buffers: list[Buffer], total: int) -> int:
     """Arrange the buffers in other orders, by size with seeded random noise; keeps the best arrangement."""
     offsets, random = [b.offset for b in buffers], np.random.default_rng(0)
     sizes, enough = np.array([b.size for b in buffers]), WASTE * inUse(buffers)
-    for _ in range(TRIES):
+    for _ in range(RANDOM_ORDERS):
         order = np.argsort(-sizes * np.exp(random.normal(0, 0.4, sizes.size)), kind="stable")
         candidate = bestFit([buffers[i] for i in order], total)
         if candidate < total:

@@ -9,7 +9,7 @@ from puregraph.ops.ir.value import Value, changed, comparable
 if TYPE_CHECKING:
     from puregraph.compile.trace.schedule import Schedule
 
-LITTLE = 4096  # results of at most this many bytes are always kept
+KEPT_RESULT_BYTES = 4096  # results of at most this many bytes are always kept
 
 
 def eliminateCommonSubexpressions(schedule: Schedule) -> Schedule:
@@ -33,7 +33,7 @@ def eliminateCommonSubexpressions(schedule: Schedule) -> Schedule:
             continue
         lays = tuple([(y.shape, y.dtype, y.strides) for y in call.outs])
         isFree = call.kind.isView or not (call.kind.isCheap or call.kind.isExact)
-        stays = isFree or sum(y.nbytes for y in call.outs) <= LITTLE
+        stays = isFree or sum(y.nbytes for y in call.outs) <= KEPT_RESULT_BYTES
         phase = None if stays else call.origin.phase
         key = (
             phase,

@@ -18,7 +18,7 @@ from puregraph.ops.formula.expr import REMEMBERED, leaf, term
 from puregraph.ops.formula.formula import Formula, formulaOf
 from puregraph.ops.formula.loopnest import Reduce
 from puregraph.ops.ir.value import Call
-from puregraph.ops.native.nests.nestcode import CHUNK
+from puregraph.ops.native.nests.nestcode import NEST_TASK_ELEMENTS
 
 if TYPE_CHECKING:
     from puregraph.compile.trace.schedule import Schedule
@@ -276,7 +276,13 @@ class Fuser:
         if group.isChained(columns):
             return False
         isLast = not any(group.reducedAxes[n] & columns and columns & set(axes) for n, axes in group.axes.items())
-        return len(set(sets)) == 1 and group.inner in rows and isWhole and isLast and group.spread(rows) <= CHUNK
+        return (
+            len(set(sets)) == 1
+            and group.inner in rows
+            and isWhole
+            and isLast
+            and group.spread(rows) <= NEST_TASK_ELEMENTS
+        )
 
 
 def renamed(line: Formula, names: Mapping[str, str | float]) -> Formula:

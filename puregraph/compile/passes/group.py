@@ -9,7 +9,7 @@ from typing import Any
 from puregraph.ops.formula.loopnest import Reduce
 from puregraph.ops.ir.kind import KINDS
 from puregraph.ops.ir.value import Call, CallOrigin, Value
-from puregraph.ops.native.nests.nestcode import CHUNK, isColumn
+from puregraph.ops.native.nests.nestcode import NEST_TASK_ELEMENTS, isColumn
 
 Axes = tuple[int | None, ...]
 
@@ -122,5 +122,5 @@ class Group:
         """True if lines may run along these axes again after a reduction over them: they are short enough."""
         long = self.spread(axes)
         if self.inner in axes:
-            return long <= 4 * CHUNK or self.size >= 64 * long
+            return long <= 4 * NEST_TASK_ELEMENTS or self.size >= 64 * long
         return isColumn(long, self.size)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from puregraph.compile.trace.schedule import Schedule
 
 LEAVES = ("param", "state", *ARRAYS)
-SMALL = 1 << 14  # most bytes of a result that is computed ahead of its use
+MAX_HOISTED_BYTES = 1 << 14  # most bytes of a result that is computed ahead of its use
 
 
 def hoistConstants(schedule: Schedule) -> Schedule:
@@ -40,4 +40,4 @@ def hoistConstants(schedule: Schedule) -> Schedule:
 def isSmall(call: Call) -> bool:
     """True if a call is cheap and its result is small."""
     isLight = call.kind.isCheap or call.kind.isReduction
-    return isLight and all(y is not None and y.nbytes <= SMALL for y in call.outs)
+    return isLight and all(y is not None and y.nbytes <= MAX_HOISTED_BYTES for y in call.outs)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from puregraph.compile.trace.schedule import Schedule
 
 MIN_INLINED_BYTES = 1 << 16  # smallest value, in bytes, that is worth inlining
-SMALL = 8  # loading a value smaller by this factor is free
+FREE_LOAD_RATIO = 8  # loading a value smaller by this factor is free
 MAXLINES = 12  # most lines that are computed again for one value
 
 
@@ -90,7 +90,7 @@ class Inliner:
             line, made = lines.get(name), small.get(name)
             if name in group.loads:
                 loads[name] = group.loads[name]
-            elif made is not None and made.size * SMALL <= y.size:
+            elif made is not None and made.size * FREE_LOAD_RATIO <= y.size:
                 loads[name] = made, group.axes[made.number]
             elif isinstance(line, Reduce) or len(formulas) == MAXLINES:
                 return None
@@ -103,7 +103,7 @@ class Inliner:
 
     def large(self, recipe: Recipe, y: Value) -> list[tuple[Value, Axes]]:
         """The operands of a recipe that are worth a pass over memory."""
-        return [(v, axes) for v, axes in recipe.loads.values() if v.size * SMALL > y.size]
+        return [(v, axes) for v, axes in recipe.loads.values() if v.size * FREE_LOAD_RATIO > y.size]
 
     def fits(self, i: int, group: Group, y: Value, recipe: Recipe, r: int) -> bool:
         """True if step r is a group that can compute this value of another group."""

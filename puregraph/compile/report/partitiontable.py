@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 HEAD = ("piece", "nodes", "runs as")
-WIDTH = 120
+TABLE_COLUMNS = 120
 MAX_PIECE_LINES = 2  # most lines for the nodes of a piece
 
 
@@ -23,7 +23,7 @@ def partitionTable(pieces: Sequence[Any], updaters: Sequence[Any]) -> str:
     ]
     rows += [(str(len(pieces) + 1), f"update by {type(u.optimizer).__name__}", "a program") for u in updaters]
     wide = max(map(len, [HEAD[2], *(row[2] for row in rows)]))
-    middle = min(WIDTH - wide - len(HEAD[0]) - 4, max(map(len, [HEAD[1], *(row[1] for row in rows)])))
+    middle = min(TABLE_COLUMNS - wide - len(HEAD[0]) - 4, max(map(len, [HEAD[1], *(row[1] for row in rows)])))
     lines = [f"{HEAD[0]}  {HEAD[1].ljust(middle)}  {HEAD[2]}"]
     lines += ["-" * (middle + wide + len(HEAD[0]) + 4)]
     for number, nodes, how in rows:

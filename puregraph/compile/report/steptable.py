@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 HEAD = ("", "node", "step", "by", "makes", "bytes", "offset", "flops", "graph", "time", "share", "GFLOP/s")
 RIGHT = ("", "bytes", "offset", "flops", "time", "share", "GFLOP/s")
 MEASURED = ("time", "share", "GFLOP/s")
-LEAST = 26  # minimum width of the steps column
+MIN_STEP_COLUMNS = 26  # minimum width of the steps column
 NODE = 26  # maximum width of the nodes column
 MAX_STEP_LINES = 3  # most lines for a step
 LAST = {4: "nhwc", 5: "ndhwc"}  # feature maps stored channels last
@@ -80,7 +80,7 @@ def table(
     unwanted = {*(["graph"] if graphs is None else []), *(MEASURED if measured is None else ("bytes", "offset"))}
     columns = [k for k, name in enumerate(HEAD) if name not in unwanted]
     wide = {k: max(len(row[k]) for row in [HEAD, *rows]) for k in columns}
-    wide[2] = max(LEAST, min(wide[2], width - sum(wide.values()) + wide[2] - 2 * (len(wide) - 1)))
+    wide[2] = max(MIN_STEP_COLUMNS, min(wide[2], width - sum(wide.values()) + wide[2] - 2 * (len(wide) - 1)))
     rows = [StepRow(*HEAD), *(piece for row in rows for piece in wrapped(row, wide[2]))]
     lines = [written(row, wide) for row in rows]
     rule = "-" * max(map(len, lines))

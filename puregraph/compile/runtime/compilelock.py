@@ -10,7 +10,7 @@ from puregraph.core.base.mutex import Mutex
 from puregraph.core.errors import PuregraphError
 
 COMPILING = Mutex()
-PATIENCE = 60.0  # seconds that a fork waits for a running compilation; after that the child cannot compile
+FORK_SECONDS = 60.0  # seconds that a fork waits for a running compilation; after that the child cannot compile
 FORKS: list[bool] = []  # whether the lock is held, for each running fork
 
 
@@ -35,7 +35,7 @@ def compiling() -> Iterator[None]:
 
 def beforeFork() -> None:
     """Take the lock: a child would inherit LLVM's locks from a thread that it does not have."""
-    FORKS.append(COMPILING.lock.acquire(timeout=PATIENCE))
+    FORKS.append(COMPILING.lock.acquire(timeout=FORK_SECONDS))
 
 
 def afterFork() -> None:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from puregraph.ops.native.llvm.kernelcall import KernelCall
 
 MAX_PARALLEL_STEPS = 64  # most steps that run as one
-ENOUGH = 1 << 16  # bytes written by single-task steps that are worth a barrier of all threads
+MIN_PARALLEL_BYTES = 1 << 16  # bytes written by single-task steps that are worth a barrier of all threads
 
 Range = tuple[int, int]
 
@@ -43,7 +43,7 @@ def scheduled(batch: list[Call]) -> list[list[Call]]:
         return [[w] for w in batch[0].function.works if w.tasks]
     works = [w for call in batch for w in call.function.works if w.tasks]
     written = sum(y.nbytes for call in batch for y in call.outs if y is not None)
-    isWide = len(batch) > 1 and (written >= ENOUGH or all(w.tasks > 1 for w in works))
+    isWide = len(batch) > 1 and (written >= MIN_PARALLEL_BYTES or all(w.tasks > 1 for w in works))
     return [works] if isWide and works else [[w] for w in works]
 
 

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
     from puregraph.compile.trace.schedule import Schedule
     from puregraph.core.device import Array
 
-LITTLE, MORE = 1 << 14, 1 << 11  # an input of up to this many bytes is copied; more bytes for each reader
+COPIED_INPUT_BYTES, COPIED_BYTES_PER_READER = (
+    1 << 14,
+    1 << 11,
+)  # an input of up to this many bytes is copied; more bytes for each reader
 
 
 class StepInput:
@@ -41,7 +44,7 @@ class StepInput:
         """Choose whether to copy the input, once its readers are known; `kept` are Values read after the step."""
         readers = len(self.patches) + len(self.readers) + len(self.views)
         self.isRead = self.fixed or readers > 0 or self.value.number in kept
-        self.fixed = self.fixed or self.value.nbytes <= LITTLE + MORE * readers
+        self.fixed = self.fixed or self.value.nbytes <= COPIED_INPUT_BYTES + COPIED_BYTES_PER_READER * readers
 
     def put(self, x: Array) -> None:
         """Make the calls read this array."""

@@ -12,7 +12,7 @@ from numpy.typing import DTypeLike
 from puregraph.compile.trace.recorder import Recorder, UnreadableError
 from puregraph.ops.formula.expr import ONE, leaf, rebuild, term
 from puregraph.ops.formula.formula import formulaOf, formulasOf, numpyFrom
-from puregraph.ops.formula.interpreter import BLOCK, Interpreter
+from puregraph.ops.formula.interpreter import BLOCK_ELEMENTS, Interpreter
 from puregraph.ops.ir import strides
 from puregraph.ops.ir.channelslast import channelsLast
 from puregraph.ops.ir.value import Value, changed, valuesIn
@@ -239,7 +239,7 @@ def laidOut(recorder: Recorder, evaluator: Interpreter, plan: Any, arguments: li
     unbroadcast = [i for i, a in enumerate(arguments) if type(a) is Value and a.shape == shape]
     if (
         len(evaluator.steps) > 2
-        and any(x.size >= 2 * BLOCK for x in values)
+        and any(x.size >= 2 * BLOCK_ELEMENTS for x in values)
         and isBlockwise(evaluator, arguments, shape)
     ):
         first = arguments[unbroadcast[0]]
@@ -275,7 +275,7 @@ def isBlockwise(evaluator: Interpreter, arguments: list, shape: tuple[int, ...])
     flat = all(x.shape == shape and strides.isContiguous(shape, x.strides, x.dtype.itemsize) for x in values)
     size = int(np.prod(shape, dtype=np.int64))
     rows = size if flat else shape[0]
-    return max(1, BLOCK * rows // size) < rows
+    return max(1, BLOCK_ELEMENTS * rows // size) < rows
 
 
 # Kernels and products -------------------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ LIMITS = {
     "parameters and states": (4_000, 0.004),
     "inputs of nodes": (20_000, 0.3),
 }
-LEVELS = 200  # nesting of graphs
+MAX_GRAPH_LEVELS = 200  # nesting of graphs
 SECONDS = (1.5, 2e-5)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 LANES = 509  # a prime, so that swapped elements are mostly in different sums
-SHORT = 1 << 14  # bytes up to which one checksum is fastest
+MAX_PLAIN_CHECKSUM_BYTES = 1 << 14  # bytes up to which one checksum is fastest
 
 
 def fingerprint(x: Any) -> int | None:
@@ -19,7 +19,7 @@ def fingerprint(x: Any) -> int | None:
     """
     if type(x) is not np.ndarray or x.dtype.hasobject:
         return None
-    if x.nbytes <= SHORT:
+    if x.nbytes <= MAX_PLAIN_CHECKSUM_BYTES:
         return zlib.crc32(x.tobytes())
     raw = np.ascontiguousarray(x).reshape(-1).view(np.uint8)
     words = raw[: len(raw) // 8 * 8].view(np.uint64)

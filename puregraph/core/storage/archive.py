@@ -32,7 +32,7 @@ VERSION = 1
 TITLE = b"puregraph checkpoint "
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
 LARGEST = 1 << 30  # bytes of JSON
-CHUNK = 1 << 22
+COPIED_BYTES = 1 << 22
 HEADER = re.compile(
     rb"puregraph checkpoint (\d{1,9})\nlength (\d{1,18})\nmanifest (\d{1,18}) (\d{1,18}) ([0-9a-f]{8})\n"
     rb"header [0-9a-f]{8}\n"
@@ -227,7 +227,7 @@ class Archive:
             self.file.seek(self.offsets[name])
             left, crc = self.arrays[name].nbytes, 0
             while left:
-                data = self.file.read(min(left, CHUNK))
+                data = self.file.read(min(left, COPIED_BYTES))
                 if not data:
                     raise CheckpointError(f"'{name}' is cut off")
                 crc, left = zlib.crc32(data, crc), left - len(data)

@@ -21,13 +21,13 @@ from puregraph.core.errors import CheckpointError
 from puregraph.core.storage.hdf import NOWHERE, datatype
 from puregraph.core.storage.hdfheap import ATTRIBUTENAMES, LINKNAMES, checked, denseObjects
 from puregraph.core.storage.safehdf import (
-    BLOCKS,
     CHUNKED,
     CONTINUED,
     FILTERS,
     LAYOUT,
     LINK,
     LINKS,
+    MAX_HEADER_BLOCKS,
     NUMBERS,
     OUTSIDE,
     SOFT,
@@ -45,7 +45,7 @@ from puregraph.core.storage.safehdf import (
 
 ATTRIBUTE, ATTRIBUTES = 0x0C, 0x15  # messages: an attribute, and the location of many attributes
 OPAQUE, TEXT, VARIABLE = 5, 3, 9  # classes of datatypes
-LEVELS = 100  # nesting of groups
+MAX_GROUP_LEVELS = 100  # nesting of groups
 CONVERT = "copy the file with h5py.File(..., 'w', libver='earliest')"
 
 
@@ -122,7 +122,7 @@ class HdfFile(Guarded):
                 if len(content) != length or messageFlags & 2 or isSecond(kind, listed):
                     raise damaged(path, "a message of its header cannot be")
                 if kind == CONTINUED:
-                    if length < 16 or len(blocks) >= BLOCKS:
+                    if length < 16 or len(blocks) >= MAX_HEADER_BLOCKS:
                         raise damaged(path, "its header goes on without end")
                     where, size = struct.unpack_from("<2Q", content)
                     if size < 8:
@@ -144,8 +144,8 @@ class HdfFile(Guarded):
         waiting = [("", 0)]
         while waiting:
             path, level = waiting.pop()
-            if level > LEVELS:
-                raise CheckpointError(f"'{path}' is in more than {LEVELS} groups")
+            if level > MAX_GROUP_LEVELS:
+                raise CheckpointError(f"'{path}' is in more than {MAX_GROUP_LEVELS} groups")
             if self.isGroup(path):
                 inner = [f"{path}/{name}" if path else name for name in self.names(path)]
                 self.budget.spend("characters of paths", sum(map(len, inner)))

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from puregraph.core.storage.hdf import NOWHERE
 from puregraph.core.storage.safehdf import Guarded, damaged
 
-DEPTH = 8  # levels of indirect blocks or of a tree; HDF5 needs fewer for a million objects
+MAX_TREE_LEVELS = 8  # levels of indirect blocks or of a tree; HDF5 needs fewer for a million objects
 LINKNAMES, ATTRIBUTENAMES = 5, 8  # kinds of trees
 IDAT = {LINKNAMES: 4, ATTRIBUTENAMES: 0}  # offset of the heap ID in a record
 MASK = 0xFFFFFFFF
@@ -65,7 +65,7 @@ class FractalHeap:
         """Read the blocks that a block of addresses names: rows of equal blocks, each from the third twice as large."""
         directRows = self.largest.bit_length() - self.first.bit_length() + 2
         count = rows * self.width
-        if depth > DEPTH or rows > 64:
+        if depth > MAX_TREE_LEVELS or rows > 64:
             raise damaged(self.path, "its heap is nested too deep")
         start = 13 + self.offsetSize
         data = checked(self.guarded, self.path, address, start + 8 * count + 4, b"FHIB")
@@ -104,7 +104,7 @@ def treeRecords(guarded: Guarded, path: str, address: int, kind: int) -> Iterato
     head = checked(guarded, path, address, 38, b"BTHD")
     sort, nodeSize, size, depth = struct.unpack_from("<BI2H", head, 5)
     root, count = struct.unpack_from("<QH", head, 16)
-    if sort != kind or depth > DEPTH or size < 11 or nodeSize < 10 + 3 * size:
+    if sort != kind or depth > MAX_TREE_LEVELS or size < 11 or nodeSize < 10 + 3 * size:
         raise damaged(path, "its tree cannot be")
     most, below, pointers = [(nodeSize - 10) // size], [(nodeSize - 10) // size], [0]
     for level in range(depth):  # the sizes of the fields in a node follow from how many records fit below it

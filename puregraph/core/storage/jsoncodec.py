@@ -25,8 +25,8 @@ from puregraph.core.storage.hdf import DTYPES
 if TYPE_CHECKING:
     from puregraph.core.shape import Shape
 
-DEPTH = 100  # nesting: deeper than any real value, and far from Python's recursion limit
-LONGEST = 1_000_000  # characters of a number or size that is written as text
+MAX_JSON_LEVELS = 100  # nesting: deeper than any real value, and far from Python's recursion limit
+MAX_NUMBER_CHARACTERS = 1_000_000  # characters of a number or size that is written as text
 DIGITS = 1000  # Python itself refuses decimals of more than 4300
 
 Special = Callable[[Any], Any]
@@ -40,7 +40,7 @@ def encode(value: object, where: str, special: Special = lambda value: None, dep
     if value is None or type(value) in (bool, str):
         return value
     if type(value) is int:
-        if value.bit_length() > 3 * LONGEST:
+        if value.bit_length() > 3 * MAX_NUMBER_CHARACTERS:
             raise CheckpointError(f"{where}: a whole number of {value.bit_length()} bits, too long to be stored")
         return value if value.bit_length() < 3 * DIGITS else {"int": hex(value)}
     if type(value) is float:
@@ -48,8 +48,8 @@ def encode(value: object, where: str, special: Special = lambda value: None, dep
     encoded = special(value)
     if encoded is not None:
         return encoded
-    if depth == DEPTH:
-        raise CheckpointError(f"{where}: it is nested more than {DEPTH} deep, or holds itself")
+    if depth == MAX_JSON_LEVELS:
+        raise CheckpointError(f"{where}: it is nested more than {MAX_JSON_LEVELS} deep, or holds itself")
 
     def inner(values: Any) -> list[Any]:
         return [encode(v, f"{where}[{i}]", special, depth + 1) for i, v in enumerate(values)]
@@ -122,9 +122,9 @@ def readDict(pairs: Any) -> dict[Any, Any]:
 
 
 def readText(value: object) -> str:
-    """Check that a value is a text of at most LONGEST characters, and return it."""
-    if type(value) is not str or len(value) > LONGEST:
-        raise TypeError(f"wanted a text of at most {LONGEST} characters, got {brief(value)}")
+    """Check that a value is a text of at most MAX_NUMBER_CHARACTERS characters, and return it."""
+    if type(value) is not str or len(value) > MAX_NUMBER_CHARACTERS:
+        raise TypeError(f"wanted a text of at most {MAX_NUMBER_CHARACTERS} characters, got {brief(value)}")
     return value
 
 

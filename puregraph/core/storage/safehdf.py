@@ -25,7 +25,7 @@ from puregraph.core.storage.hdf import FLOATS, NOWHERE, RANK, WHOLE, datatype
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
 DEFLATE, SHUFFLE = 1, 2  # the supported filters
 NAMES = 1_000_000
-BLOCKS = 64  # most blocks of an object header
+MAX_HEADER_BLOCKS = 64  # most blocks of an object header
 
 # messages of an object header
 SPACE, LINKS, TYPE, EXTERNAL, LINK, LAYOUT, FILTERS, CONTINUED, TABLE = (
@@ -162,7 +162,7 @@ class Guarded:
                 at, total = at + 8 + length, total + 1
                 if len(content) != length or flags & 2 or isSecond(kind, listed):
                     raise damaged(path, "a message of its header cannot be")
-                if kind == CONTINUED and length >= 16 and len(blocks) < BLOCKS:
+                if kind == CONTINUED and length >= 16 and len(blocks) < MAX_HEADER_BLOCKS:
                     blocks.append(struct.unpack("<2Q", content[:16]))
                 elif kind == CONTINUED:
                     raise damaged(path, "its header goes on without end")

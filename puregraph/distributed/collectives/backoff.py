@@ -9,7 +9,7 @@ from typing import Any
 SPINNING = 2e-3  # seconds of busy polling if each process has a core: waking up takes longer than most messages
 EAGER = 1e-4  # seconds of polling with sched_yield, if there are more processes than cores
 SHORTEST, LONGEST = 2e-5, 5e-4  # seconds of sleep between later polls
-SHARE = 1 / 32  # pause by time waited so far, if each process has a core: the most by which it delays a wait
+PAUSE_SHARE = 1 / 32  # pause by time waited so far, if each process has a core: the most by which it delays a wait
 
 
 class Backoff:
@@ -33,6 +33,6 @@ class Backoff:
         isAlone = self.world.hasCores and not self.world.isComputing
         waited = time.monotonic() - self.since
         if self.world.isComputing or waited > (SPINNING if isAlone else EAGER):
-            time.sleep(min(max(waited * (SHARE if isAlone else 1), SHORTEST), LONGEST))
+            time.sleep(min(max(waited * (PAUSE_SHARE if isAlone else 1), SHORTEST), LONGEST))
         elif not isAlone and self.looks % 8 == 0:
             os.sched_yield() if hasattr(os, "sched_yield") else time.sleep(0)

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from puregraph.distributed.collectives.treesum import BLOCK, Span, joined, spansIn
+from puregraph.distributed.collectives.treesum import UNCUT_ELEMENTS, Span, joined, spansIn
 from puregraph.distributed.worlds.world import World
 
 
@@ -18,12 +18,12 @@ def treeNorm(world: World, runs: list[list[tuple[int, int]]], pieces: list[np.nd
 
     `runs`    the (begin, end) of pieces by process; `pieces` are this process's arrays
     """
-    blocks = -(-max(end for ranges in runs for _, end in ranges) // BLOCK)
+    blocks = -(-max(end for ranges in runs for _, end in ranges) // UNCUT_ELEMENTS)
     leaves = 1 << max(blocks - 1, 0).bit_length()
-    spans = [[spansIn(leaves, a // BLOCK, -(-b // BLOCK)) for a, b in ranges] for ranges in runs]
+    spans = [[spansIn(leaves, a // UNCUT_ELEMENTS, -(-b // UNCUT_ELEMENTS)) for a, b in ranges] for ranges in runs]
     localSums: list[float] = []
     for (begin, _), piece, within in zip(runs[world.rank], pieces, spans[world.rank]):
-        sums, first = blockSums(piece), begin // BLOCK
+        sums, first = blockSums(piece), begin // UNCUT_ELEMENTS
         localSums += [halved(sums[a - first : b - first], b - a) for a, b in within]
     flat = [[span for within in ofRank for span in within] for ofRank in spans]
     ends = np.cumsum([0, *map(len, flat)]).tolist()
@@ -68,16 +68,16 @@ def scatteredNorm(world: World, size: int, runs: list[list[Span]], pieces: list[
 
 def wholeBlocks(run: Span, size: int) -> Span:
     """Return the range of complete blocks within a run."""
-    begin = -(-run[0] // BLOCK) * BLOCK
-    end = run[1] if run[1] == size else run[1] // BLOCK * BLOCK
+    begin = -(-run[0] // UNCUT_ELEMENTS) * UNCUT_ELEMENTS
+    end = run[1] if run[1] == size else run[1] // UNCUT_ELEMENTS * UNCUT_ELEMENTS
     return (begin, max(begin, end))
 
 
 def blockSums(piece: np.ndarray) -> np.ndarray:
     """Sum the squares of each block; the last block may be shorter."""
-    whole = len(piece) // BLOCK * BLOCK
+    whole = len(piece) // UNCUT_ELEMENTS * UNCUT_ELEMENTS
     with np.errstate(all="ignore"):
-        sums = np.square(piece[:whole], dtype=np.float64).reshape(-1, BLOCK).sum(1)
+        sums = np.square(piece[:whole], dtype=np.float64).reshape(-1, UNCUT_ELEMENTS).sum(1)
         rest = np.square(piece[whole:], dtype=np.float64)
         return np.append(sums, rest.sum()) if len(rest) else sums
 

@@ -9,7 +9,7 @@ import numpy as np
 from puregraph.distributed.collectives.grains import Grains
 from puregraph.distributed.worlds.world import World
 
-BLOCK = 16  # elements, which no cut divides: a cache line of float32
+UNCUT_ELEMENTS = 16  # elements, which no cut divides: a cache line of float32
 
 Span = tuple[int, int]
 
@@ -102,7 +102,7 @@ def cutsOf(size: int, count: int) -> list[int]:
 
 def cutAt(size: int, count: int, rank: int) -> int:
     """Return the beginning of one piece."""
-    return min(size, BLOCK * (-(-size // BLOCK) * rank // count))
+    return min(size, UNCUT_ELEMENTS * (-(-size // UNCUT_ELEMENTS) * rank // count))
 
 
 def spansIn(count: int, begin: int, end: int) -> list[Span]:

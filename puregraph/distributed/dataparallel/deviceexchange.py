@@ -13,7 +13,7 @@ import numpy as np
 from puregraph.compile.gradientbuckets import GradientBuckets, backwardOrder
 from puregraph.core.param import Param
 from puregraph.distributed.collectives.grains import Grains
-from puregraph.distributed.collectives.treesum import BLOCK
+from puregraph.distributed.collectives.treesum import UNCUT_ELEMENTS
 from puregraph.distributed.dataparallel.gradientexchange import GradientExchange, predicted
 from puregraph.distributed.nccl.agreedcall import REFUSED, STEP
 from puregraph.distributed.nccl.devicetreesum import DeviceTreeSum
@@ -37,7 +37,7 @@ class DeviceExchange:
         self.grains, self.world, self.objective = grains, trainer.world, ref(trainer.objective)
         self.params = backwardOrder(trainer.net, params)
         dtype = np.result_type(np.float32, *[p.dtype for p in params])
-        self.buckets = GradientBuckets(self.params, dtype.itemsize, BLOCK)
+        self.buckets = GradientBuckets(self.params, dtype.itemsize, UNCUT_ELEMENTS)
         self.spans = self.buckets.spans
         self.tree = DeviceTreeSum(self.world, grains, dtype, self.buckets.cuts)
         self.buckets.predict = partial(predicted, self.world.size, len(self.tree.spans[self.world.rank]), True)

@@ -16,7 +16,7 @@ from puregraph.core import device
 from puregraph.core.param import Param
 from puregraph.distributed.collectives.bucketedsum import BucketedSum, BucketRow
 from puregraph.distributed.collectives.grains import Grains
-from puregraph.distributed.collectives.treesum import BLOCK
+from puregraph.distributed.collectives.treesum import UNCUT_ELEMENTS
 from puregraph.distributed.sharding.sharding import Sharding, ShardRow, cutsAmong, isOnDevice
 from puregraph.distributed.worlds.countingworld import CountingWorld
 
@@ -38,7 +38,7 @@ class GradientExchange:
         self.params = backwardOrder(trainer.net, params)
         self.isPassing = shard is not None and world.size > 1
         dtype = np.result_type(np.float32, *[p.dtype for p in params])
-        buckets, before = GradientBuckets(self.params, dtype.itemsize, BLOCK), trainer.objective.buckets
+        buckets, before = GradientBuckets(self.params, dtype.itemsize, UNCUT_ELEMENTS), trainer.objective.buckets
         buckets.isPassing = self.isPassing
         if before is not None and before.isLike(buckets):
             buckets = before  # compiled programs refer to it

@@ -24,7 +24,7 @@ from puregraph.distributed.worlds.mesh import meshFor
 from puregraph.graph import Graph
 from puregraph.modules.costs.counted import countedIn
 
-APART = 40  # the random counters of two grains are 2^40 apart: more numbers than a run ever draws
+GRAIN_COUNTER_BITS = 40  # the random counters of two grains are 2^40 apart: more numbers than a run ever draws
 
 
 class SharedStep:
@@ -212,7 +212,7 @@ class SharedStep:
 
     def apartOf(self, grain: int, number: int) -> int:
         """Return the offset of random counters for a grain of one batch."""
-        return number * self.grains.count + grain << APART
+        return number * self.grains.count + grain << GRAIN_COUNTER_BITS
 
     def learnPart(self, part: Batch, grain: int, number: int, isFirst: bool) -> None:
         """Run a grain of one batch forward and backward, which sets parameter gradients and the grain's row."""

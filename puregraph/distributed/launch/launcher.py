@@ -21,7 +21,7 @@ from puregraph.core.base.environment import variable
 from puregraph.core.errors import PuregraphError
 from puregraph.distributed.collectives.sharedmemory import mpichFilesOf, removeFiles
 from puregraph.distributed.launch.rankfile import endedIn, ranksIn, unfinishedIn
-from puregraph.distributed.worlds.mpiworld import PATIENCE
+from puregraph.distributed.worlds.mpiworld import PEER_SECONDS
 from puregraph.distributed.worlds.world import BEGUN, LASTWORDS
 from puregraph.graph.analysis.summary import bytesText
 from puregraph.ops.native.threads.numthreads import cores
@@ -32,7 +32,7 @@ RULE = re.compile(rb"[=-]{60,}\s*$")  # the first line of mpiexec's notes about 
 HYDRA = re.compile(rb"\[(mpiexec|proxy:\S+)@\S+\] .*\s*")  # internal errors of MPICH's mpiexec
 UNREACHED = b"Launch proxy failed"  # in such an error, if a machine cannot be reached
 BEGINNING = 5  # startup timeout by patience: the processes of a cluster may read Python's files from one disk
-SHARED = "/dev/shm"  # shared memory on Linux
+SHARED_MEMORY_FOLDER = "/dev/shm"  # shared memory on Linux
 LATE = 75  # the exit code after a startup timeout
 HOSTS = re.compile(r"[^\s:,]+:\d+(,[^\s:,]+:\d+)*")
 
@@ -56,7 +56,7 @@ def launch(options: Any) -> int:
         raise PuregraphError(f"there is no script {options.script!r}")
     with tempfile.TemporaryDirectory(prefix="puregraph-") as folder:
         command = commandOf(count, hosts, [options.script, *options.arguments], options.ulfm)
-        patience = variable("PATIENCE", PATIENCE) if options.patience is None else options.patience
+        patience = variable("PATIENCE", PEER_SECONDS) if options.patience is None else options.patience
         environment = {**os.environ, "PUREGRAPH_RUN": folder, "PUREGRAPH_PATIENCE": str(patience)}
         environment["TERM"] = "dumb"  # Open MPI gives each process a terminal
         run = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **OWNGROUP)
@@ -275,8 +275,10 @@ def sharedMemory() -> str:
     """Explain a bus error, with the size of shared memory and its free bytes."""
     why = "as happens when shared memory is full, over which processes of one machine exchange"
     try:
-        stats = os.statvfs(SHARED)
+        stats = os.statvfs(SHARED_MEMORY_FOLDER)
     except OSError:  # Windows, and systems that have it elsewhere
         return why
     total, free = (bytesText(blocks * stats.f_frsize) for blocks in (stats.f_blocks, stats.f_bavail))
-    return f"{why}: {SHARED} has {total}, {free} of it free now; remove files in it, or mount a larger one"
+    return (
+        f"{why}: {SHARED_MEMORY_FOLDER} has {total}, {free} of it free now; remove files in it, or mount a larger one"
+    )

@@ -14,7 +14,7 @@ LOOK = 0.2  # seconds between two checks
 SILENT = 10  # checks without a report after which a process counts as silent
 WATCHERS = 2  # processes that receive all reports: two, because the first may be the one that hangs
 UNSENT = 8  # pending reports to one process, which receives none if it hangs
-BYTES = 160  # of a packed report: numbers, then the label
+REPORT_BYTES = 160  # of a packed report: numbers, then the label
 CODE = 75  # the exit code of an aborted run
 
 
@@ -98,7 +98,7 @@ class Watch:
     def listen(self) -> None:
         """Receive the reports of other processes."""
         status = self.world.MPI.Status()
-        data = np.empty(BYTES, np.uint8)
+        data = np.empty(REPORT_BYTES, np.uint8)
         while self.comm.Iprobe(status=status):
             self.comm.Recv(data, status.source)
             self.take(status.source, unpacked(data))
@@ -175,7 +175,7 @@ def inside(report: Report) -> str:
 def packed(report: Report) -> np.ndarray:
     """A report as bytes of a fixed length."""
     numbers = np.array([report.done, report.isWaiting, report.moved], np.int64).tobytes()
-    text = report.label.encode()[: BYTES - len(numbers)].ljust(BYTES - len(numbers), b"\0")
+    text = report.label.encode()[: REPORT_BYTES - len(numbers)].ljust(REPORT_BYTES - len(numbers), b"\0")
     return np.frombuffer(numbers + text, np.uint8)
 
 

@@ -18,7 +18,7 @@ from puregraph.distributed.nccl.agreedcall import AgreedCall
 from puregraph.distributed.nccl.deviceprogress import DeviceProgress
 from puregraph.distributed.nccl.graphcapture import GraphCapture
 from puregraph.distributed.nccl.ncclwatch import NcclWatch
-from puregraph.distributed.worlds.mpiworld import ABORTING, PATIENCE, MpiWorld
+from puregraph.distributed.worlds.mpiworld import ABORTING, PEER_SECONDS, MpiWorld
 from puregraph.distributed.worlds.world import OVER, Pending, World
 from puregraph.ops.cuda.libraries.nccl import ncclModule
 from puregraph.ops.cuda.runtime.sidestream import SideStream
@@ -76,7 +76,7 @@ class NcclWorld(World):
         self.capture: GraphCapture | None = None  # the current capture
         self.isClosed = False
         self.progress = DeviceProgress()
-        self.watch = NcclWatch(self, variable("PATIENCE", PATIENCE))
+        self.watch = NcclWatch(self, variable("PATIENCE", PEER_SECONDS))
         host.guests.append(self)
 
     def uniqueId(self) -> bytes:

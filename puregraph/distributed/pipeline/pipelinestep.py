@@ -11,7 +11,7 @@ from puregraph.compile.trace.updaterule import isElementwise
 from puregraph.core.errors import NotFiniteError
 from puregraph.core.param import scaled
 from puregraph.data.batches import Batch
-from puregraph.distributed.collectives.treesum import BLOCK
+from puregraph.distributed.collectives.treesum import UNCUT_ELEMENTS
 from puregraph.distributed.dataparallel.sharedstep import SharedStep, costRow, stateRow
 from puregraph.distributed.dataparallel.undividable import refuseUndividable
 from puregraph.distributed.pipeline.grainsums import GrainSums
@@ -41,7 +41,7 @@ class PipelineStep(SharedStep):
         self.gradients: Any = None
         params = backwardOrder(self.net, [slot.param for slot in self.slots])
         self.dtype = np.result_type(np.float32, *[param.dtype for param in params])
-        self.row = GradientBuckets(params, self.dtype.itemsize, BLOCK)
+        self.row = GradientBuckets(params, self.dtype.itemsize, UNCUT_ELEMENTS)
         self.indices = {id(param): index for index, param in enumerate(params)}
         return params
 

@@ -11,7 +11,7 @@ import numpy as np
 from puregraph.compile.gradientbuckets import GradientBuckets, backwardOrder
 from puregraph.core.errors import ArgumentError
 from puregraph.distributed.collectives.bucketedsum import INFLIGHT
-from puregraph.distributed.collectives.treesum import BLOCK
+from puregraph.distributed.collectives.treesum import UNCUT_ELEMENTS
 from puregraph.distributed.plan.cluster import Cluster
 from puregraph.distributed.plan.plan import BACKWARD, SHARDS, Plan, arraysFor, busiest, tableOf
 from puregraph.distributed.plan.shardedfootprint import ShardedFootprint
@@ -77,7 +77,7 @@ class DataParallelPlan(Plan):
                 "least; give larger shapes, or fewer --ranks"
             )
         order = backwardOrder(graph, self.params)
-        self.buckets = GradientBuckets(order, self.dtype.itemsize, BLOCK)
+        self.buckets = GradientBuckets(order, self.dtype.itemsize, UNCUT_ELEMENTS)
         sizes = {end - begin for begin, end in pairwise(self.buckets.cuts)}
         self.chunks = {size: chunkSizes(size, cluster.ranks) for size in sizes}
         most = [g for g in GRAINS if g * cluster.ranks <= self.batch]
@@ -151,7 +151,7 @@ class DataParallelPlan(Plan):
         weights."""
         if shard == "parameters":
             world.startBarrier()
-            owners = sum(min(world.size - 1, -(-param.size // BLOCK)) for param in reads)
+            owners = sum(min(world.size - 1, -(-param.size // UNCUT_ELEMENTS)) for param in reads)
             world.count("read", world.share(sum(param.nbytes for param in reads)), owners)
         sizes, dtype = [end - begin for begin, end in pairwise(self.buckets.cuts)], self.dtype
         for size in sizes:
@@ -231,7 +231,7 @@ def sumOf(name: str, calls: list[Collective]) -> str:
 
 def chunkSizes(size: int, count: int) -> list[int]:
     """Return the elements of a bucket's weights in each all-gather of all ranks."""
-    cuts = np.minimum(BLOCK * (-(-size // BLOCK) * np.arange(count + 1) // count), size)
+    cuts = np.minimum(UNCUT_ELEMENTS * (-(-size // UNCUT_ELEMENTS) * np.arange(count + 1) // count), size)
     pieces, counts = np.unique(np.diff(cuts), return_counts=True)
     chunk = chunkOf(count)
     return [int(np.clip(pieces - at, 0, chunk) @ counts) for at in range(0, int(pieces.max()), chunk)]

@@ -6,7 +6,7 @@ from typing import Any
 
 from puregraph.compile.gradientbuckets import GradientBuckets
 from puregraph.core.shape import product
-from puregraph.distributed.collectives.treesum import BLOCK
+from puregraph.distributed.collectives.treesum import UNCUT_ELEMENTS
 from puregraph.graph.analysis.footprint import Footprint, gradAliases, shownOf
 from puregraph.graph.analysis.liveness import Liveness
 from puregraph.graph.backward import readsOf
@@ -100,7 +100,7 @@ class StageFootprint(ShardedFootprint):
         self.results: list[int] = []
         self.weightNumbers: list[int] = []
         params = [param for param in graph.params.values() if param.trainable]
-        super().__init__(graph, shapes, GradientBuckets(params, 1, BLOCK), params)
+        super().__init__(graph, shapes, GradientBuckets(params, 1, UNCUT_ELEMENTS), params)
         self.made = self.without(self.results)
         most = self.mostBytes()
         self.without(self.weightNumbers)

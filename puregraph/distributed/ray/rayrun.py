@@ -8,7 +8,7 @@ from typing import Any
 
 from puregraph.core.errors import PuregraphError
 from puregraph.distributed.ray.rayworker import runWorker
-from puregraph.distributed.worlds.mpiworld import PATIENCE
+from puregraph.distributed.worlds.mpiworld import PEER_SECONDS
 
 
 class RayRun:
@@ -43,7 +43,7 @@ class RayRun:
         failures: int = 3,
         resources: dict[str, float] | None = None,
         interval: float = 60.0,
-        patience: float = PATIENCE,
+        patience: float = PEER_SECONDS,
         storage: str | os.PathLike[str] | None = None,
     ):
         fewest, most = workers if isinstance(workers, tuple) and len(workers) == 2 else (workers, workers)

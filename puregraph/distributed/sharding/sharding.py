@@ -15,7 +15,7 @@ from puregraph.core.base.align import aligned
 from puregraph.core.device import Array
 from puregraph.core.param import Param
 from puregraph.distributed.collectives.treenorm import scatteredNorm
-from puregraph.distributed.collectives.treesum import BLOCK, Span, cutAt, cutsOf
+from puregraph.distributed.collectives.treesum import UNCUT_ELEMENTS, Span, cutAt, cutsOf
 from puregraph.distributed.worlds.world import World
 
 
@@ -210,7 +210,7 @@ class Sharding:
 def shardSize(size: int, count: int, rank: int | None = None) -> int:
     """Return the size of a rank's shard in a row of `size` elements; without a rank, of the largest shard."""
     if rank is None:
-        return min(BLOCK * -(-size // (BLOCK * count)), size)
+        return min(UNCUT_ELEMENTS * -(-size // (UNCUT_ELEMENTS * count)), size)
     return cutAt(size, count, rank + 1) - cutAt(size, count, rank)
 
 

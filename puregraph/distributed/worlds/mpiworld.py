@@ -26,7 +26,7 @@ from puregraph.distributed.launch.watch import Watch
 from puregraph.distributed.worlds.startedby import SIZES, launcherSize
 from puregraph.distributed.worlds.world import Pending, World
 
-PATIENCE = 60.0  # seconds that a process waits for others before the run ends
+PEER_SECONDS = 60.0  # seconds that a process waits for others before the run ends
 GATHERING, CHANNELS = 1 << 14, 1 << 13  # the first tag of all-gathers on channels, and the number of tags
 CHANNEL = 2  # the first tag of sends to one process
 MOSTCORES = 4096  # of one machine
@@ -93,7 +93,7 @@ class MpiWorld(World):
 
     def watchOver(self) -> Watch | None:
         """Start a watchdog if there are several processes."""
-        return Watch(self, variable("PATIENCE", PATIENCE)) if self.size > 1 else None
+        return Watch(self, variable("PATIENCE", PEER_SECONDS)) if self.size > 1 else None
 
     def started(self, request: Any, kept: Any = None) -> MpiPending:
         """Wrap a request of MPI; `kept` must stay alive until it is done."""

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from puregraph.core.errors import DataError
 from puregraph.draw.charts.chart import Chart
 
-WIDTH, HEIGHT = 60, 12  # size of the plane in characters
+CURVE_COLUMNS, CURVE_ROWS = 60, 12  # size of the plane in characters
 EDGE = 11  # width of the scale on the left, in characters
 MARKS = "*o+x#@"
 
@@ -70,22 +70,22 @@ def panelText(panel: Panel) -> str:
     points = panel.points()
     every = [point for curve in points.values() for point in curve]
     (left, right), (low, high) = (rangeOf([point[i] for point in every]) for i in (0, 1))
-    cells = [[" "] * WIDTH for _ in range(HEIGHT)]
+    cells = [[" "] * CURVE_COLUMNS for _ in range(CURVE_ROWS)]
     for mark, curve in reversed(list(zip(MARKS * len(points), points.values()))):
-        for x, y in between(curve, (right - left) / WIDTH / 2):
-            column = round((x - left) / ((right - left) or 1) * (WIDTH - 1))
-            row = round((high - y) / (high - low) * (HEIGHT - 1)) if high > low else HEIGHT // 2
+        for x, y in between(curve, (right - left) / CURVE_COLUMNS / 2):
+            column = round((x - left) / ((right - left) or 1) * (CURVE_COLUMNS - 1))
+            row = round((high - y) / (high - low) * (CURVE_ROWS - 1)) if high > low else CURVE_ROWS // 2
             cells[row][column] = mark
     names = [f"{mark} {name}" for mark, name in zip(MARKS * len(points), points)] if len(points) > 1 else []
     lines = ["  ".join([panel.title, *names]).rjust(EDGE + 2 + len("  ".join([panel.title, *names])))]
-    marked = (0, HEIGHT // 2, HEIGHT - 1) if high > low else (HEIGHT // 2,)
+    marked = (0, CURVE_ROWS // 2, CURVE_ROWS - 1) if high > low else (CURVE_ROWS // 2,)
     digits = digitsFor(low, high)
     for row, line in enumerate(cells):
-        scale = f"{high - (high - low) * row / (HEIGHT - 1):.{digits}g}" if row in marked else ""
+        scale = f"{high - (high - low) * row / (CURVE_ROWS - 1):.{digits}g}" if row in marked else ""
         lines.append(f"{scale:>{EDGE}} |{''.join(line)}".rstrip())
     ends = [f"{10**x if panel.isLog else x:.4g}" for x in (left, right)]
-    gap = WIDTH - len(ends[0]) - len(ends[1])
-    lines.append(f"{'':{EDGE}} +{'-' * WIDTH}")
+    gap = CURVE_COLUMNS - len(ends[0]) - len(ends[1])
+    lines.append(f"{'':{EDGE}} +{'-' * CURVE_COLUMNS}")
     lines.append(f"{'':{EDGE}}  {ends[0]}{panel.across:^{gap}}{ends[1]}")
     return "\n".join(lines)
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from puregraph.core.protocols import AnyArray
 
 SHADES = " .:-=+*#%@"
-WIDTH = 78  # characters of a row of images
+ROW_CHARACTERS = 78  # characters of a row of images
 
 
 class ImageChart(Chart):
@@ -56,7 +56,7 @@ class ImageChart(Chart):
         self.images = np.clip((array.astype(np.float64) - low) / (high - low), 0, 1).transpose(0, 2, 3, 1)
 
     def text(self) -> str:
-        wide = max(4, min(self.images.shape[2] * 2, WIDTH // self.columns - 2))
+        wide = max(4, min(self.images.shape[2] * 2, ROW_CHARACTERS // self.columns - 2))
         high = max(2, round(wide * self.images.shape[1] / self.images.shape[2] / 2))  # characters are twice as high
         rows = []
         for start in range(0, len(self.images), self.columns):

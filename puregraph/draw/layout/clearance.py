@@ -9,10 +9,10 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-CHUNK = 1000  # parts of lines that are compared with the boxes at their height at a time
+PARTS_AT_A_TIME = 1000  # parts of lines that are compared with the boxes at their height at a time
 BORDER = 0.4  # width of a box's border, which a line may touch
 CLEAR = 2.5  # distance between a box and a line that was moved beside it
-ROUNDS = 4  # rounds of moving, because a moved line may meet another box
+MOVING_ROUNDS = 4  # rounds of moving, because a moved line may meet another box
 
 
 class Hit(NamedTuple):
@@ -26,7 +26,7 @@ class Hit(NamedTuple):
 def cleared(request: dict[str, Any], layout: Any) -> int:
     """Move line parts that run through boxes beside them; returns the number of parts that could not be moved."""
     hits = linesThrough(request, layout)
-    for _ in range(ROUNDS):
+    for _ in range(MOVING_ROUNDS):
         if not hits:
             break
         before = {hit.edge: [dict(point) for point in layout.edges[hit.edge]["points"]] for hit in hits}
@@ -72,8 +72,8 @@ def linesThrough(request: dict[str, Any], layout: Any) -> list[Hit]:
     first, last = np.minimum(corners[:, :2], corners[:, 2:]), np.maximum(corners[:, :2], corners[:, 2:])
     order = np.argsort(first[:, 1], kind="stable")  # parts of a chunk are then at similar heights
     hits = []
-    for start in range(0, len(order), CHUNK):
-        chunk = order[start : start + CHUNK]
+    for start in range(0, len(order), PARTS_AT_A_TIME):
+        chunk = order[start : start + PARTS_AT_A_TIME]
         near = np.flatnonzero((low[1] < last[chunk, 1].max()) & (high[1] > first[chunk, 1].min()))
         isInside = (last[chunk, None, 0] > low[0, near]) & (first[chunk, None, 0] < high[0, near])
         isInside &= (last[chunk, None, 1] > low[1, near]) & (first[chunk, None, 1] < high[1, near])

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
 CELL = 96.0
-LONG = 6  # a longer line, in cells, is stored by row or column
+LONG_LINE_CELLS = 6  # a longer line, in cells, is stored by row or column
 STEP = 13.0
 GAP = 4.0
 Corners = tuple[float, float, float, float]  # left, top, right, bottom
@@ -41,10 +41,10 @@ class LabelFinder:
     def add(self, area: Corners) -> None:
         """Add an area that labels must not cover."""
         columns, rows = cellsOf(area)
-        if len(columns) > LONG:
+        if len(columns) > LONG_LINE_CELLS:
             for row in rows:
                 self.rows[row].append(area)
-        elif len(rows) > LONG:
+        elif len(rows) > LONG_LINE_CELLS:
             for column in columns:
                 self.columns[column].append(area)
         else:

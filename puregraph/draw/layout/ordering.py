@@ -24,8 +24,8 @@ TANGLED, HOPELESS = 150, 1000  # crossings of a quick layout above which less ef
 QUICK = {"effort": "fast", "tuning": {"order": {"kick_rounds": 200}}}
 BOUNDED = {"effort": "balanced", "tuning": {"order": {"kick_rounds": 2000}}}
 STARTS = 5  # random starts until no line runs through a box; fewer for hundreds of boxes
-HUGE = 3000  # boxes plus crossed layers above which coordinates by network simplex take seconds
-MANY, VAST = 1100, 1700  # the same for many boxes: above MANY one layout is enough, above VAST a rough one
+MAX_SIMPLEX_SIZE = 3000  # boxes plus crossed layers above which coordinates by network simplex take seconds
+MAX_COMPARED_BOXES, MAX_EXACT_BOXES = 1100, 1700  # the same for many boxes: one layout is enough, and a rough one
 BROAD = 400_000  # pairs of parallel lines above which separating overlapping ones takes seconds
 ROUGH = {
     "effort": "fast",
@@ -73,13 +73,13 @@ def effortFor(request: dict[str, Any], options: Mapping[str, object], boxes: int
     """
     crossed, layers = layersCrossed(request["edges"])
     size, isMany = boxes + crossed, boxes > MAX_REORDERED_BOXES
-    if size > (VAST if isMany else HUGE):
+    if size > (MAX_EXACT_BOXES if isMany else MAX_SIMPLEX_SIZE):
         lines = len(request["edges"]) + crossed
         isBroad = lines * lines > BROAD * layers
         return Effort({}, USUAL, True, laidOut(request, {**options, **(UNPARTED if isBroad else ROUGH)}))
     layout = laidOut(request, {**options, **QUICK})
     count = crossings(request["edges"], layout.edges)
-    if count > (TANGLED if isMany else HOPELESS) or isMany and size > MANY:
+    if count > (TANGLED if isMany else HOPELESS) or isMany and size > MAX_COMPARED_BOXES:
         return Effort({}, USUAL, True, layout)
     if count > TANGLED:
         return Effort(BOUNDED, USUAL, True)

@@ -14,7 +14,7 @@ NAME, LINE, PORT, LABEL, TITLE = 12.0, 10.0, 8.5, 9.5, 15.0  # font sizes
 HEIGHT = {NAME: 15.0, LINE: 13.0}  # height of a line of text
 MARGIN, HEADER, PORTS = 9.0, 16.0, 11.0
 GAPS = ((34.0, 8.0), (46.0, 8.0), (66.0, 18.0), (100.0, 18.0))  # (between layers, between parallel edges)
-PATIENCE = 600  # boxes up to which a picture is placed again with larger gaps until all labels fit
+MAX_RETRIED_BOXES = 600  # boxes up to which a picture is placed again with larger gaps until all labels fit
 SPACING = {"node_gap": 30.0, "compound_padding": 14.0, "compound_header": HEADER, "dummy_gap": 22.0, "stub": 16.0}
 
 
@@ -76,7 +76,7 @@ def placed(picture: Picture) -> PlacedPicture:
         count = sum(label is not None for _, _, label in candidate.edges)
         if count > most:
             best, most = candidate, count
-        if effort.isTangled or len(picture.boxes) > PATIENCE or count == values:
+        if effort.isTangled or len(picture.boxes) > MAX_RETRIED_BOXES or count == values:
             break
     return best or candidate
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 
-ROOM = 1.13  # DejaVu Sans is wider by this factor
+DEJAVU_WIDENING = 1.13  # DejaVu Sans is wider by this factor
 ELLIPSIS = "\N{HORIZONTAL ELLIPSIS}"
 WIDTHS = {  # thousandths of the size
     191: "'", 222: "ijl", 260: "|", 278: " !,./:;I[\\]ft", 333: "()-r`", 334: "{}", 355: '"', 389: "*", 469: "^",
@@ -16,7 +16,7 @@ WIDTH = {letter: width / 1000 for width, letters in WIDTHS.items() for letter in
 
 def textWidth(text: str, size: float, isBold: bool = False) -> float:
     """An upper bound of the width of a text in most fonts."""
-    return sum(map(letterWidth, text)) * size * ROOM * (1.07 if isBold else 1)
+    return sum(map(letterWidth, text)) * size * DEJAVU_WIDENING * (1.07 if isBold else 1)
 
 
 def letterWidth(letter: str) -> float:

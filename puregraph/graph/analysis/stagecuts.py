@@ -11,7 +11,7 @@ from puregraph.graph.analysis.footprint import Footprint
 from puregraph.graph.graphsegment import Crossings
 from puregraph.graph.lookup import few
 
-SLACK = 1.05  # the largest load accepted to send fewer bytes, relative to the smallest possible
+LOAD_TOLERANCE = 1.05  # the largest load accepted to send fewer bytes, relative to the smallest possible
 EVEN = 1e-6  # weight of an even load, relative to the most bytes over a cut: it only breaks ties
 
 
@@ -93,7 +93,7 @@ class StageCuts:
         least[0] = 0.0
         for _ in range(count):
             least = (np.maximum(least[:, None], load)).min(0)
-        most = least[-1] * SLACK
+        most = least[-1] * LOAD_TOLERANCE
         sent, back = np.full(len(bounds), np.inf), []
         sent[0] = 0.0
         for _ in range(count):

@@ -12,7 +12,7 @@ from puregraph.core.errors import need
 from puregraph.core.param import Param
 from puregraph.modules.costs.classrows import atLabels, checkedIndex, ofClass
 from puregraph.modules.costs.cost import REDUCTION, Cost
-from puregraph.modules.costs.infonce import TINY
+from puregraph.modules.costs.infonce import SQUARE_EPSILON
 from puregraph.ops.reduction.reference import logSoftmax
 
 
@@ -60,10 +60,12 @@ class ArcFace(Cost):
     def updateData(self, x, labels, sampleWeight=None, W=None):
         z, index = widen(x), checkedIndex(labels, W.shape[1])
         weights = widen(W).astype(z.dtype)
-        units = z / np.sqrt(np.maximum((z * z).sum(axis=1, keepdims=True), TINY**2))
-        cosines = units @ (weights / np.sqrt(np.maximum((weights * weights).sum(axis=0, keepdims=True), TINY**2)))
+        units = z / np.sqrt(np.maximum((z * z).sum(axis=1, keepdims=True), SQUARE_EPSILON**2))
+        cosines = units @ (
+            weights / np.sqrt(np.maximum((weights * weights).sum(axis=0, keepdims=True), SQUARE_EPSILON**2))
+        )
         right = ofClass(cosines, index)
-        sines = np.sqrt(np.maximum(1 - right * right, TINY))
+        sines = np.sqrt(np.maximum(1 - right * right, SQUARE_EPSILON))
         m = self.margin
         wider = right * math.cos(m) - sines * math.sin(m)
         wider = np.where(right > -math.cos(m), wider, right - m * math.sin(m))

@@ -8,12 +8,12 @@ from puregraph.core.tracer import arrayLike
 from puregraph.modules.costs.cost import REDUCTION, Cost
 from puregraph.ops.reduction.reference import logSoftmax
 
-TINY = 1e-12  # added to squared lengths, so that 0 has a gradient
+SQUARE_EPSILON = 1e-12  # added to squared lengths, so that 0 has a gradient
 
 
 def unit(x):
     """Return the vectors along the last axis divided by their length."""
-    return x / np.sqrt((x * x).sum(axis=-1, keepdims=True) + TINY)
+    return x / np.sqrt((x * x).sum(axis=-1, keepdims=True) + SQUARE_EPSILON)
 
 
 def eye(x):

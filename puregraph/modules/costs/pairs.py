@@ -8,7 +8,7 @@ from puregraph.modules.costs.cost import REDUCTION, Cost
 from puregraph.ops.formula import Formula
 
 POSITIVE = Formula("relu(x)").numpy(("x",))
-TINY = 1e-12  # added to squared lengths, so that 0 has a gradient
+SQUARE_EPSILON = 1e-12  # added to squared lengths, so that 0 has a gradient
 EPSILON = 1e-6  # added to each difference, as in PyTorch, so that a distance of 0 has a gradient
 
 
@@ -59,7 +59,7 @@ class CosineEmbedding(MarginRanking):
         return target
 
     def terms(self, a, b, target):
-        lengths = ((a * a).sum(axis=1) + TINY) * ((b * b).sum(axis=1) + TINY)
+        lengths = ((a * a).sum(axis=1) + SQUARE_EPSILON) * ((b * b).sum(axis=1) + SQUARE_EPSILON)
         cosine = (a * b).sum(axis=1) / np.sqrt(lengths)
         return np.where(
             np.equal(target, 1), 1 - cosine, np.where(np.equal(target, -1), POSITIVE(cosine - self.margin), 0 * cosine)
@@ -89,7 +89,7 @@ class Contrastive(CosineEmbedding):
 
     def terms(self, a, b, target):
         squares = ((a - b) ** 2).sum(axis=1)
-        lacking = POSITIVE(self.margin - np.sqrt(squares + TINY))
+        lacking = POSITIVE(self.margin - np.sqrt(squares + SQUARE_EPSILON))
         return 0.5 * (target * squares + (1 - target) * lacking * lacking)
 
     def sample(self, rng, a, b, target, *more):
@@ -142,7 +142,7 @@ class Triplet(Cost):
     def between(self, a, b):
         """Return the distance of vectors along the last axis."""
         if self.distance == "cosine":
-            lengths = ((a * a).sum(axis=-1) + TINY) * ((b * b).sum(axis=-1) + TINY)
+            lengths = ((a * a).sum(axis=-1) + SQUARE_EPSILON) * ((b * b).sum(axis=-1) + SQUARE_EPSILON)
             return 1 - (a * b).sum(axis=-1) / np.sqrt(lengths)
         d = a - b + EPSILON
         if self.distance == "manhattan":

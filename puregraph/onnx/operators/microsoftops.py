@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from puregraph.graph import Graph
 
 HIDDEN = -10000.0  # added to the score of a masked key
-TINY = 1e-12  # the epsilon of a norm after a sum
+NORM_EPSILON = 1e-12  # the epsilon of a norm after a sum
 ACTIVATIONS = {  # the names of their constants
     **dict.fromkeys(("Relu", "Sigmoid", "Tanh", "HardSwish"), ()),
     "LeakyRelu": ("alpha",),
@@ -168,7 +168,7 @@ def normalized(
     op: OnnxNode, x: OnnxValue, gamma: OnnxValue, beta: OnnxValue | None, outputs: int = 1
 ) -> tuple[OnnxValue, OnnxValue | None, OnnxValue | None]:
     """(LayerNormalization, mean, inverse of the deviation); the last two are None if unused."""
-    y = standard(op, "LayerNormalization", x, gamma, beta, outputs=outputs, epsilon=op.get("epsilon", TINY))
+    y = standard(op, "LayerNormalization", x, gamma, beta, outputs=outputs, epsilon=op.get("epsilon", NORM_EPSILON))
     return y if isinstance(y, tuple) else (y, None, None)
 
 
@@ -178,7 +178,7 @@ def skipRmsNorm(
 ) -> tuple[OnnxValue | None, ...]:
     """RMSNormalization of a sum."""
     x = summed(op, x, skip, bias)
-    return standard(op, "RMSNormalization", x, gamma, epsilon=op.get("epsilon", TINY)), None, None, x
+    return standard(op, "RMSNormalization", x, gamma, epsilon=op.get("epsilon", NORM_EPSILON)), None, None, x
 
 
 def summed(op: OnnxNode, *values: OnnxValue | None) -> OnnxValue:

@@ -12,7 +12,7 @@ import numpy as np
 from puregraph.onnx.onnxvalue import OnnxValue
 from puregraph.onnx.patterns.pattern import CHAINS, PatternTerm
 
-CLOSE = 1e-6  # relative tolerance of a number; larger if the dtype in the file is less precise
+NUMBER_TOLERANCE = 1e-6  # relative tolerance of a number; larger if the dtype in the file is less precise
 REPEATED = {"DequantizeLinear"}  # cheaper to compute twice than to compute with its result
 LIMITS = (("min", -np.inf), ("max", np.inf))
 DEFAULTS: dict[str, dict[str, Any]] = {
@@ -87,7 +87,7 @@ def operands(term: PatternTerm, view: OperatorView, match: Match) -> Iterator[Ma
         actual = optionOf(view, name)
         if isinstance(wanted, str):
             started = None if actual is None or started is None else started.named(wanted, actual)
-        elif actual is None or not np.isclose(actual, wanted, CLOSE, 0):
+        elif actual is None or not np.isclose(actual, wanted, NUMBER_TOLERANCE, 0):
             return
     if started is None:
         return
@@ -177,7 +177,7 @@ def isNumber(value: Any, wanted: float) -> bool:
     numbers = None if value is None else value.numbers
     if numbers is None or numbers.size != 1:
         return False
-    close = max(CLOSE, float(np.finfo(numbers.dtype).eps)) if numbers.dtype.kind == "f" else 0.0
+    close = max(NUMBER_TOLERANCE, float(np.finfo(numbers.dtype).eps)) if numbers.dtype.kind == "f" else 0.0
     return bool(np.isclose(float(numbers.reshape(())), wanted, close, 0))
 
 

@@ -23,7 +23,7 @@ from puregraph.onnx.rules.opentrial import OpenTrial
 
 NUMBERS = (11, 13, 17, 19, 21, 22, 23, 26, 27, 29, 31)  # trial sizes of symbols, different in each try
 SURE = 2  # tries in addition to one for each length
-LIMITS = (1, 2, 3, 257)  # sizes at which a rule may behave differently, each tried for one symbol at a time
+TRIAL_SIZES = (1, 2, 3, 257)  # sizes at which a rule may behave differently, each tried for one symbol at a time
 DEGREE = 4  # maximum number of lengths in a product
 Terms = dict[tuple[int, ...], int]  # {lengths: coefficient}
 FIXED = "give shapes= without symbols"
@@ -87,7 +87,7 @@ def atLimits(
     step: OnnxStep, write: Callable[[OnnxStep], None], names: Any, usual: dict[str, int]
 ) -> Iterator[tuple[dict[str, int], OnnxStep]]:
     """The step as written for small or large numbers of one symbol, if such sizes are possible."""
-    for sizes in [usual | {name: limit} for name in names for limit in LIMITS]:
+    for sizes in [usual | {name: limit} for name in names for limit in TRIAL_SIZES]:
         try:
             yield sizes, sketch(step, write, sizes)
         except PuregraphError:

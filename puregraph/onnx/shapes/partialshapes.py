@@ -13,7 +13,7 @@ from puregraph.core.shape import normalAxis, symbols, valued, valueOf
 from puregraph.graph.pointwise import Pointwise
 from puregraph.modules import Add, Concat, Flatten, Mul, Reshape, Shape, Size
 
-SMALL, LARGE = 96, 192  # trial sizes, divisible by common strides and windows
+SMALL_TRIAL_SIZE, LARGE_TRIAL_SIZE = 96, 192  # trial sizes, divisible by common strides and windows
 VARIED = 12  # maximum number of symbols that are varied one at a time
 
 Trial = tuple[dict[str, int], list[tuple]]
@@ -63,8 +63,8 @@ def aligned(module: Any, shapes: list[Any]) -> list[Any]:
 
 def fittingTrials(module: Any, shapes: list[Any], names: list[str]) -> Iterator[Trial]:
     """The output shapes for each choice of sizes that the module accepts: all equal, then one symbol twice as large."""
-    choices = [dict.fromkeys(names, size) for size in (SMALL, LARGE)]
-    choices += [choices[0] | {name: LARGE} for name in names[:VARIED]]
+    choices = [dict.fromkeys(names, size) for size in (SMALL_TRIAL_SIZE, LARGE_TRIAL_SIZE)]
+    choices += [choices[0] | {name: LARGE_TRIAL_SIZE} for name in names[:VARIED]]
     rank: list[int] = []
     for sizes in choices:
         try:

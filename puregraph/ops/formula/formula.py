@@ -347,8 +347,8 @@ ATOM = 9
 LEVELS = {"or": 1, "and": 2, "not": 3, **dict.fromkeys(("<", "<=", ">", ">=", "==", "!="), 4)}
 LEVELS |= {"+": 5, "-": 5, "*": 6, "/": 6, "//": 6, "%": 6, "neg": 7, "pow": 8}
 C_NUMBERS = {"inf": "INFINITY", "-inf": "-INFINITY", "nan": "NAN"}
-SHORT = 60  # maximum number of terms of a text that is a single expression
-LINE = 25  # in a longer text, terms that are shared or longer than this get a name
+MAX_INLINE_TERMS = 60  # maximum number of terms of a text that is a single expression
+MAX_UNNAMED_TERMS = 25  # in a longer text, terms that are shared or longer than this get a name
 
 
 def _c(t: Term) -> str:
@@ -376,7 +376,7 @@ def _spell(
     for t in order:
         phrases[t] = phrase(t, [phrases[a] for a in t.args])
         size[t] = 1 + sum(size[a] for a in t.args)
-        if t in kept or (t.args and (count[t] > 1 or (count[t] and size[t] > LINE))):
+        if t in kept or (t.args and (count[t] > 1 or (count[t] and size[t] > MAX_UNNAMED_TERMS))):
             name = next(free)
             lines.append(declare(name, t, phrases[t][0]))
             phrases[t], size[t] = (name, ATOM), 1
@@ -387,8 +387,8 @@ def _written(root: Term) -> str:
     order = walk(root)
     size: dict[Term, int] = {}
     for t in order:
-        size[t] = min(1 + sum(size[a] for a in t.args), SHORT + 1)
-    if size[root] <= SHORT:
+        size[t] = min(1 + sum(size[a] for a in t.args), MAX_INLINE_TERMS + 1)
+    if size[root] <= MAX_INLINE_TERMS:
         phrases: dict[Term, Phrase] = {}
         for t in order:
             phrases[t] = _phrase(t, [phrases[a] for a in t.args])

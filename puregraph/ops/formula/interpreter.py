@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 BOOL = np.dtype(bool)
 HINT = "Convert them with .astype('float32')"
-BLOCK = 1 << 17  # elements of a block: larger numpy arrays are computed in blocks, which stay in the cache
+BLOCK_ELEMENTS = 1 << 17  # elements of a block: larger numpy arrays are computed in blocks, which stay in the cache
 
 
 def select(c: Any, a: Any, b: Any) -> AnyArray:
@@ -185,7 +185,7 @@ class Interpreter:
         flat = flat and all(type(y) is np.ndarray and y.shape == shape and y.flags.c_contiguous for y in out or ())
         size = math.prod(shape)
         rows = size if flat else shape[0]
-        step = max(1, BLOCK * rows // size)
+        step = max(1, BLOCK_ELEMENTS * rows // size)
         if step >= rows:
             return None
         parts = [a.reshape(-1) if flat and own else a for a, own in zip(arrays, shapes)]
@@ -203,7 +203,7 @@ class Interpreter:
 def isLarge(arrays: Sequence[AnyArray | float]) -> bool:
     """True if any array is processed in blocks."""
     for a in arrays:
-        if type(a) is np.ndarray and a.size >= 2 * BLOCK:
+        if type(a) is np.ndarray and a.size >= 2 * BLOCK_ELEMENTS:
             return True
     return False
 

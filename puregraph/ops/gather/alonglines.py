@@ -20,10 +20,12 @@ from puregraph.ops.native.math.emit import larger, smaller
 if TYPE_CHECKING:
     from puregraph.core.protocols import Strided
 
-CHUNK = 1 << 12  # elements that a task reads
+READ_TASK_ELEMENTS = 1 << 12  # elements that a task reads
 TASKS = 8  # tasks of a write of rows that share an index, at least, if there are as many elements
 COLUMNS = 64  # elements of the inner axis that such a task writes, if it is split
-APART = 16  # elements of the inner axis that a task moves if each has an index: a cache line of each row of x
+SCATTERED_TASK_ELEMENTS = (
+    16  # elements of the inner axis that a task moves if each has an index: a cache line of each row of x
+)
 ROLES = ("source", "index", "other")
 
 
@@ -90,11 +92,11 @@ def takeAlong(
     x: Strided, index: Strided, y: Strided, element: str, n: int, steps: AxisSteps, fault: Any
 ) -> list[KernelCall]:
     """y[i] = x[index[i]] along each line of an axis of n elements."""
-    columns = steps.inner if steps.isShared else min(APART, steps.inner)
+    columns = steps.inner if steps.isShared else min(SCATTERED_TASK_ELEMENTS, steps.inner)
     wide = -(-steps.inner // columns)
-    block = max(1, min(steps.indices, CHUNK // columns)) if steps.isShared or wide == 1 else steps.indices
+    block = max(1, min(steps.indices, READ_TASK_ELEMENTS // columns)) if steps.isShared or wide == 1 else steps.indices
     blocks = -(-steps.indices // block)
-    share = max(1, CHUNK // (block * columns))
+    share = max(1, READ_TASK_ELEMENTS // (block * columns))
     units = steps.lines * blocks * wide
     slots = slotsOf(steps, (x, index, y), n, fault) | {"block": block, "units": units, "share": share}
     slots |= {"columns": columns, "wide": wide}
@@ -112,12 +114,12 @@ def putAlong(
     """
     lines, wide = steps.lines, 1
     if not steps.isShared:
-        wide = -(-steps.inner // APART)
+        wide = -(-steps.inner // SCATTERED_TASK_ELEMENTS)
     elif lines < TASKS and steps.inner >= 2 * COLUMNS:
         wide = min(-(-TASKS // lines), -(-steps.inner // COLUMNS))
     columns = -(-steps.inner // wide)
     parts = 1 if not steps.isShared or lines * wide >= TASKS // 2 else min(TASKS // (lines * wide), n)
-    share = max(1, CHUNK // (steps.indices * columns)) if parts == wide == 1 else 1
+    share = max(1, READ_TASK_ELEMENTS // (steps.indices * columns)) if parts == wide == 1 else 1
     units = lines * wide * parts
     slots = slotsOf(steps, (y, index, updates), n, fault) | {"columns": columns, "wide": wide}
     slots |= {"part": -(-n // parts), "parts": parts, "units": units, "share": share}
@@ -295,8 +297,8 @@ def writePut(form: AlongForm, code: IRBuilder) -> None:
 
 def wrapIndex(index: Strided, step: int, y: Strided, count: int, n: int, fault: Any) -> list[KernelCall]:
     """y[i] = index[i], with negative ones counted from the end of an axis of n elements."""
-    slots = {"index": index, "step": step, "y": y, "count": count, "n": n, "fault": fault, "share": CHUNK}
-    return [KernelCall(f"wrapIndex {count}", "", writeWrap, slots, -(-count // CHUNK))]
+    slots = {"index": index, "step": step, "y": y, "count": count, "n": n, "fault": fault, "share": READ_TASK_ELEMENTS}
+    return [KernelCall(f"wrapIndex {count}", "", writeWrap, slots, -(-count // READ_TASK_ELEMENTS))]
 
 
 def writeWrap(code: IRBuilder) -> None:

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from puregraph.core.protocols import AnyArray, Strided
     from puregraph.ops.ir.value import Value
 
-CHUNK = 1 << 14  # elements that a task reads or writes
+GATHER_TASK_ELEMENTS = 1 << 14  # elements that a task reads or writes
 TASK_GATHERS = 1 << 11  # elements that a task gathers
-PARTS = 16  # parts of the rows of a table, if it has more rows than are added
+TABLE_PARTS = 16  # parts of the rows of a table, if it has more rows than are added
 COLUMNS = 64  # columns of a table that a task adds to, if columns are split
 
 
-def taskRows(count: int, width: int, most: int = CHUNK) -> int:
+def taskRows(count: int, width: int, most: int = GATHER_TASK_ELEMENTS) -> int:
     """The number of rows in a task, for rows of `width` elements."""
     return max(1, min(count, most // max(width, 1)))
 
@@ -111,10 +111,10 @@ def scatterAdd(
 
     A task owns some rows of the table, or some columns, and loops over all indices: additions have one order.
     """
-    high = PARTS if rows > count else 1
+    high = TABLE_PARTS if rows > count else 1
     wide = 1 if high > 1 else -(-width // COLUMNS)
-    if high * wide < PARTS // 4:
-        high = PARTS // 4
+    if high * wide < TABLE_PARTS // 4:
+        high = TABLE_PARTS // 4
     part, columns = -(-rows // high), -(-width // wide)
     slots = {"grad": grad, "gradRow": width if gradRow is None else gradRow, "index": index, "count": count}
     slots |= {"table": table, "rows": rows, "width": width, "fault": fault}

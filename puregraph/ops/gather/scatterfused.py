@@ -18,7 +18,7 @@ from puregraph.ops.native.llvm.kernelcall import EpilogueSpec, KernelCall
 if TYPE_CHECKING:
     from puregraph.core.protocols import Strided
 
-WIDE = 512  # columns of a task
+TASK_COLUMNS = 512  # columns of a task
 SCRATCH_ELEMENTS = 1 << 15  # elements of scratch memory of a task, about
 TASKS = 8
 
@@ -37,7 +37,7 @@ def scatterAddFused(
 ) -> list[KernelCall]:
     """epilogue(row, the sum of grad[i] for all i < count with index[i] = row, in order) for every row of a table."""
     lanes = jit.lanes(SIZES[real])
-    wide = -(-width // WIDE)
+    wide = -(-width // TASK_COLUMNS)
     columns = -(-width // (wide * lanes)) * lanes
     most = SCRATCH_ELEMENTS // columns
     part = max(1, min(-(-rows // TASKS), SCRATCH_ELEMENTS if count < most else most))

@@ -11,7 +11,7 @@ from puregraph.ops.ir.strides import contiguous, isContiguous
 from puregraph.ops.ir.value import Call, Value
 from puregraph.ops.native.llvm import jit
 from puregraph.ops.native.llvm.kernelcall import KernelCall
-from puregraph.ops.native.llvm.registertranspose import BLOCK
+from puregraph.ops.native.llvm.registertranspose import LANE_ELEMENTS
 from puregraph.ops.native.nests.copy import stridedCopy
 
 if TYPE_CHECKING:
@@ -47,7 +47,9 @@ def isReal(*values: object) -> bool:
     That is float32, and float64 where a vector has at least four: shorter ones cannot be transposed in registers.
     """
     dtypes = {v.dtype if type(v) is Value and 0 not in v.shape else None for v in values}
-    return len(dtypes) == 1 and (dtypes <= {SINGLE} or dtypes <= {DOUBLE} and jit.lanes(DOUBLE.itemsize) >= BLOCK)
+    return len(dtypes) == 1 and (
+        dtypes <= {SINGLE} or dtypes <= {DOUBLE} and jit.lanes(DOUBLE.itemsize) >= LANE_ELEMENTS
+    )
 
 
 def realOf(value: Value) -> str:

@@ -14,7 +14,7 @@ from puregraph.ops.cuda.runtime.preprocess import defined, read, stored
 from puregraph.ops.gather.alongaxis import addAlong
 from puregraph.ops.kernel import kernel
 
-SHARED = 2048  # elements of a line that a block sorts in shared memory
+SHARED_SORT_ELEMENTS = 2048  # elements of a line that a block sorts in shared memory
 
 
 @kernel
@@ -84,14 +84,14 @@ def sortAlong(outs, x, axis, count, largest=False):
     others = [(*s[:axis], *s[axis + 1 :]) for s in (x.shape, stridesOf(x), stridesOf(y), stridesOf(indices))]
     axes = axesOf(others[0], dict(zip(("fromX", "toY", "toIndex"), others[1:])))
     lines = x.size // n
-    text = defined({"T": stored(x.dtype), "LARGEST": int(largest), "SHARED": SHARED})
+    text = defined({"T": stored(x.dtype), "LARGEST": int(largest), "SHARED": SHARED_SORT_ELEMENTS})
     text += axes.defined("LINES") + read("sortalong.h")
     steps = [("long", stridesOf(array)[axis]) for array in (x, y, indices)]
     sizes = (("long", lines), ("int", n), ("int", count), ("int", padded))
     arrays = (("pointer", y), ("pointer", indices), ("pointer", x))
     tail = (*sizes, *steps, *axes.slots)
     block = (THREADS, 1, 1)
-    if padded <= SHARED:
+    if padded <= SHARED_SORT_ELEMENTS:
         return [Launch("sortAlong", text, "sortLines", (*arrays, *tail), (min(lines, 2 * WAVE), 1, 1), block)]
     keys, order = Scratch((lines, padded), np.uint64), Scratch((lines, padded), np.int32)
     held, grid = (("pointer", keys), ("pointer", order)), gridFor(lines * padded)

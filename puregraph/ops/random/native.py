@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 FACTORS = (0xD2E7470EE14C6C93, 0xCA5A826395121157)
 ADDED = (0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B)
-ROUNDS = 10
+PHILOX_ROUNDS = 10
 TASK_NUMBERS = 1 << 13  # random numbers of a task
 FORMS = {"f32": ("i32", 8, 24), "f64": ("i64", 4, 53)}  # kind of the integers, their number in a block, random bits
 
@@ -53,7 +53,7 @@ def bitsAs(code: IRBuilder, x: IRValue, of: IRType) -> IRValue:
 
 def scheduled(code: IRBuilder, key: IRValue) -> list[tuple[IRValue, IRValue]]:
     """The keys of all rounds."""
-    return [(key + signed(ADDED[0] * r), code.i64(signed(ADDED[1] * r))) for r in range(ROUNDS)]
+    return [(key + signed(ADDED[0] * r), code.i64(signed(ADDED[1] * r))) for r in range(PHILOX_ROUNDS)]
 
 
 def block(code: IRBuilder, keys: list[tuple[IRValue, IRValue]], number: IRValue, counter: IRValue) -> list[IRValue]:

@@ -26,7 +26,7 @@ LN2 = 0.6931471805599453
 LOGARITHM = [1.0 / (2 * k + 1) for k in range(12)]
 SINE = [(-1) ** k / factorial(2 * k + 1) for k in range(12)]
 COSINE = [(-1) ** k / factorial(2 * k) for k in range(12)]
-BITS = {2: 11, 4: 24, 8: 53}  # by the bytes of a float: the bits of its significand
+SIGNIFICAND_BITS = {2: 11, 4: 24, 8: 53}  # by the bytes of a float: the bits of its significand
 
 
 @kernel
@@ -41,7 +41,7 @@ def uniform(shape, key, counter, dtype=np.float32):
     count = prod(shape)
     drawn = words(key, counter, (count + 1) // 2 if halves else count)
     drawn = drawn.astype("<u8", copy=False).view("<u4")[:count] if halves else drawn
-    bits = BITS[dtype.itemsize]
+    bits = SIGNIFICAND_BITS[dtype.itemsize]
     drawn >>= drawn.dtype.type(8 * drawn.itemsize - bits)
     u = drawn.astype(dtype)
     u *= dtype.type(2.0**-bits)
@@ -59,7 +59,7 @@ def uniform(u, shape, key, counter, dtype=np.float32):
     """A thread makes the elements of a block of four words."""
     if u.dtype != np.dtype(dtype):  # the values would differ
         return NotImplemented
-    bits = BITS[u.dtype.itemsize]
+    bits = SIGNIFICAND_BITS[u.dtype.itemsize]
     half = f"(float)((unsigned)(w.at[i / 2] >> i % 2 * 32) >> {32 - bits}) * 0x1p-{bits}f"
     number = "uniformOf(w.at[i])" if bits == 53 else half
     body = f"for (int i = 0; i < MANY; i++) numbers[i] = Number<T>::narrow({number});"

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 SQUARES = ("y0", Formula("square(x0)"))
 ROOT = ("y1", Formula("sqrt(y0)"))
-WIDE = 2  # float32 elements per float64
+F32_PER_F64 = 2  # float32 elements per float64
 ELEMENTS = {"float32": "f32", "float64": "f64", "int32": "i32", "int64": "i64"}
 
 
@@ -30,16 +30,16 @@ def lowerNorm(call: Call, workspace: LoweringWorkspace) -> list[KernelCall] | No
     xs, (y,) = call.arguments, call.outs
     if not isReal(*xs) or any(s % x.dtype.itemsize for x in xs for s in x.strides):
         return None
-    parts, works = workspace(WIDE * len(xs)), []
+    parts, works = workspace(F32_PER_F64 * len(xs)), []
     for i, x in enumerate(xs):
         sums = ("y1", Reduce("sum", "y0", frozenset(range(max(1, x.ndim)))))
         shape, steps = (x.shape, elementStrides(x)) if x.ndim else ((1,), (0,))
         to = Operand("f64", Offset(parts, 8 * i), (0,) * len(shape))
         nest = LoopNest(shape, {"x0": Operand(realOf(x), x, steps)}, (SQUARES, sums), {"y1": to}, "f64")
-        works += nestCalls(nest, lambda count: workspace(WIDE * count))
+        works += nestCalls(nest, lambda count: workspace(F32_PER_F64 * count))
     lines = (("y0", Reduce("sum", "x0", frozenset([0]))), ROOT)
     nest = LoopNest((len(xs),), {"x0": Operand("f64", parts, (1,))}, lines, {"y1": Operand("f64", y, (0,))}, "f64")
-    return [*works, *nestCalls(nest, lambda count: workspace(WIDE * count))]
+    return [*works, *nestCalls(nest, lambda count: workspace(F32_PER_F64 * count))]
 
 
 @op(cumulate).lower

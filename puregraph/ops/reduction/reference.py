@@ -10,7 +10,7 @@ from puregraph.core.accumulate import shapeOf
 from puregraph.core.base.widen import widen, widened
 from puregraph.ops.kernel import kernel
 
-CHAIN = 32  # elements that are added one after the other
+SUM_CHAIN_ELEMENTS = 32  # elements that are added one after the other
 
 
 @widened
@@ -102,7 +102,7 @@ def total(x, axis=None, keepdims=False):
     """The sum over the axes; of a numpy array in short chains (blocked summation), as every kernel computes it.
 
     numpy adds contiguous elements pairwise, but all others in one chain, whose rounding error grows with its
-    length. Here such an axis is reduced to no more than CHAIN rows, repeatedly.
+    length. Here such an axis is reduced to no more than SUM_CHAIN_ELEMENTS rows, repeatedly.
 
     Shapes    x (any) -> y without the axes, or of length one there
     Source    Higham 1993, The accuracy of floating point summation
@@ -131,19 +131,24 @@ def average(x, axis=None, keepdims=False):
 
 
 def chains(x, axis):
-    """The axes that numpy would sum sequentially, outermost first, if they have more than CHAIN elements.
+    """The axes that numpy would sum sequentially, outermost first, if they have more than SUM_CHAIN_ELEMENTS elements.
 
     An axis is not among them if all axes further inside are summed as well. Only numpy arrays in float32
     have any: float64 has digits to spare, and keeps the order in which a program without native code adds.
     """
-    if type(x) is not np.ndarray or x.dtype != np.float32 or max(x.shape, default=0) <= CHAIN or x.size == 0:
+    if (
+        type(x) is not np.ndarray
+        or x.dtype != np.float32
+        or max(x.shape, default=0) <= SUM_CHAIN_ELEMENTS
+        or x.size == 0
+    ):
         return []
     axes = normalized(axis, x.ndim)
     order = sorted((a for a in range(x.ndim) if x.shape[a] > 1), key=lambda a: -abs(x.strides[a]) or -math.inf)
     while order and order[-1] in axes:
         order.pop()
     long = [a for a in order if a in axes]
-    return long if math.prod(x.shape[a] for a in long) > CHAIN else []
+    return long if math.prod(x.shape[a] for a in long) > SUM_CHAIN_ELEMENTS else []
 
 
 def normalized(axis, ndim):
@@ -155,9 +160,9 @@ def normalized(axis, ndim):
 
 def blockedSum(x, axis):
     """The sum over an axis, which stays, of length one, in blocks."""
-    while x.shape[axis] > CHAIN:
+    while x.shape[axis] > SUM_CHAIN_ELEMENTS:
         n = x.shape[axis]
-        rows = -(-n // CHAIN)
+        rows = -(-n // SUM_CHAIN_ELEMENTS)
         blocked = n // rows * rows
         first, tail = (x[(slice(None),) * axis + (piece,)] for piece in (slice(blocked), slice(blocked, None)))
         x = first.reshape(*x.shape[:axis], -1, rows, *x.shape[axis + 1 :]).sum(axis=axis)

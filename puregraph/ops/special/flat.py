@@ -15,7 +15,7 @@ from puregraph.core.device import isDeviceArray, toHost
 if TYPE_CHECKING:
     from puregraph.core.protocols import AnyArray
 
-BLOCK = 8192  # elements of a block, which stays in the L2 cache
+L2_BLOCK_ELEMENTS = 8192  # elements of a block, which stays in the L2 cache
 ORDERS = 150  # orders of a family are below this; n! exceeds float64 soon after
 
 Rule = Callable[[np.ndarray], np.ndarray]
@@ -33,8 +33,10 @@ def special(rule: Rule, single: Rule | None = None) -> Callable[[Any], Any]:
         work, compute = (np.float32, single) if single and y.itemsize <= 4 else (np.float64, rule)
         source, target = x.reshape(-1), y.reshape(-1)
         with np.errstate(all="ignore"):
-            for start in range(0, x.size, BLOCK):
-                target[start : start + BLOCK] = compute(source[start : start + BLOCK].astype(work))
+            for start in range(0, x.size, L2_BLOCK_ELEMENTS):
+                target[start : start + L2_BLOCK_ELEMENTS] = compute(
+                    source[start : start + L2_BLOCK_ELEMENTS].astype(work)
+                )
         return y[()]
 
     return function

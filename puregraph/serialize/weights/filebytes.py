@@ -14,7 +14,7 @@ from typing import BinaryIO
 import numpy as np
 
 from puregraph.core.errors import CheckpointError
-from puregraph.core.storage.archive import CHUNK, fill
+from puregraph.core.storage.archive import COPIED_BYTES, fill
 
 STRUCTURE = 2 << 20  # most bytes of the description of arrays in a small file
 
@@ -67,5 +67,5 @@ class FileBytes:
 
     def chunks(self, offset: int, size: int) -> Iterator[bytes]:
         """Yield bytes, a few megabytes at a time."""
-        for start in range(0, size, CHUNK):
-            yield self.bytesAt(offset + start, min(CHUNK, size - start))
+        for start in range(0, size, COPIED_BYTES):
+            yield self.bytesAt(offset + start, min(COPIED_BYTES, size - start))

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import BinaryIO, NamedTuple
 
 from puregraph.core.errors import CheckpointError, quote
-from puregraph.core.storage.archive import CHUNK
+from puregraph.core.storage.archive import COPIED_BYTES
 from puregraph.serialize.weights.filebytes import FileBytes
 
 LOCAL = struct.Struct("<4s5H3L2H")  # signature, version, flags, method, time, date, crc, stored, size, name, extra
@@ -157,9 +157,9 @@ class ZipMembers(dict[str, ZipMember]):
         try:
             for chunk in self.stored(member):
                 while chunk:
-                    yield stream.decompress(chunk, CHUNK)
+                    yield stream.decompress(chunk, COPIED_BYTES)
                     chunk = stream.unconsumed_tail
-            while not stream.eof and (chunk := stream.decompress(b"", CHUNK)):
+            while not stream.eof and (chunk := stream.decompress(b"", COPIED_BYTES)):
                 yield chunk
         except zlib.error as error:
             raise CheckpointError(f"member {quote(member.name)} is damaged: {error}") from None

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from puregraph.train.trainer import Trainer
 
 REFRESH = 0.1  # seconds between two updates of the bar
-WIDE, NARROW = 30, 8  # most and fewest columns of the bar
+MAX_BAR_COLUMNS, MIN_BAR_COLUMNS = 30, 8  # most and fewest columns of the bar
 ECHO = 3  # columns left free for the ^C that a terminal echoes
 
 
@@ -113,13 +113,15 @@ class Bar(Progress):
         count, width = trainer.count, self.console.width - ECHO
         head = f"epoch {trainer.epoch + 1:{len(str(trainer.until))}}/{trainer.until}"
         tail = [f"{trainer.position}/{count}" if count else f"{trainer.position}", *self.tail(trainer)]
-        while len(tail) > 1 and roomFor(head, tail, width) < NARROW:
+        while len(tail) > 1 and roomFor(head, tail, width) < MIN_BAR_COLUMNS:
             tail.pop()
-        if roomFor(head, tail, width) < NARROW:
+        if roomFor(head, tail, width) < MIN_BAR_COLUMNS:
             head = f"{trainer.epoch + 1}/{trainer.until}"
         room = roomFor(head, tail, width)
-        bar = ProgressBar(count or 100, trainer.position, min(WIDE, room), pulse=not count)
-        parts: list[Any] = [bar, *(Text(t, "cyan" if i else "") for i, t in enumerate(tail))] if room >= NARROW else []
+        bar = ProgressBar(count or 100, trainer.position, min(MAX_BAR_COLUMNS, room), pulse=not count)
+        parts: list[Any] = (
+            [bar, *(Text(t, "cyan" if i else "") for i, t in enumerate(tail))] if room >= MIN_BAR_COLUMNS else []
+        )
         grid = Table.grid(padding=(0, 2, 0, 0))
         grid.add_row(Text(head, "bold"), *parts)
         self.live.update(grid, refresh=True)

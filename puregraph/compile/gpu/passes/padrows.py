@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 MIN_PADDED_ELEMENTS = 1024  # fewest elements of a row that is worth padding
 ROW_MULTIPLE = 64  # rows are padded to a multiple of this many elements
-BYTES = 16  # bytes of a wide load
+WIDE_LOAD_BYTES = 16  # bytes of a wide load
 
 
 def padRows(schedule: Schedule) -> Schedule:
@@ -89,7 +89,7 @@ def row(y: Value) -> int:
     """The bytes of a row to pad; 0 if rows need no padding."""
     size = y.dtype.itemsize
     width = next((n for n, s in zip(y.shape, y.strides) if s == size and n > 1), 0)
-    isWide = y.base is None and width >= MIN_PADDED_ELEMENTS and width * size % BYTES
+    isWide = y.base is None and width >= MIN_PADDED_ELEMENTS and width * size % WIDE_LOAD_BYTES
     return width * size if isWide and width < y.size and isDense(y.shape, y.strides, size) else 0
 
 

@@ -14,11 +14,11 @@ import numpy as np
 from puregraph.compile.gpu.passes.fusedoptimizer import ParameterUpdate, memberOf, together
 from puregraph.compile.gpu.runtime.updatestatus import (
     COST,
-    DEPTH,
     GRADIENT,
     MAX_SCALE,
+    MAX_STEPS_AHEAD,
     MIN_SCALE,
-    PATIENCE,
+    UPDATES_PER_DOUBLING,
     UpdateStatus,
     statusOf,
 )
@@ -39,8 +39,8 @@ FLOAT, DOUBLE, BOOL = np.dtype(np.float32), np.dtype(np.float64), np.dtype(bool)
 NORM = 1e-6  # added to a norm before a division by it
 GOES = Formula("halt == 0 or clear != 0")
 HALTS = Formula("where(clear != 0, 0, halt)")
-RUNS = Formula(f"where(goes, where(good + 1 < {PATIENCE}, good + 1, 0), where(fails, 0, good))")
-LARGER = f"where(goes and good + 1 >= {PATIENCE}, minimum(2 * scale, {MAX_SCALE}), scale)"
+RUNS = Formula(f"where(goes, where(good + 1 < {UPDATES_PER_DOUBLING}, good + 1, 0), where(fails, 0, good))")
+LARGER = f"where(goes and good + 1 >= {UPDATES_PER_DOUBLING}, minimum(2 * scale, {MAX_SCALE}), scale)"
 SCALES = Formula(f"where(fails, maximum(scale / 2, {MIN_SCALE}), {LARGER})")
 
 
@@ -67,7 +67,8 @@ class HostUpdate:
         """Bind the arrays that the scalars are written to."""
         self.arrays = {name: arrayOf(value) for name, value in self.numbers.items()}
         self.rows = [
-            [(g, name, arrayOf(v)) for (g, name, n), v in self.fewer.items() if n == fewer] for fewer in range(1, DEPTH)
+            [(g, name, arrayOf(v)) for (g, name, n), v in self.fewer.items() if n == fewer]
+            for fewer in range(1, MAX_STEPS_AHEAD)
         ]
         if self.updateScalars is not None:
             self.updateScalars.bind(arrayOf)
@@ -283,12 +284,12 @@ class Predication:
         for (group, name, dtype), scalar in updateScalars.numbers.items():
             if name == "rate" or name in updateScalars.counting:
                 rows = {"n0": scalar}
-                for fewer in range(1, DEPTH):
+                for fewer in range(1, MAX_STEPS_AHEAD):
                     value = self.new(dtype, role="scalar", name=f"{name}-{fewer}", source=f"{name}-{fewer}")
                     self.hostUpdate.fewer[group, name, fewer] = rows[f"n{fewer}"] = value
                     self.scalars.append(value)
-                which = Formula(f"n{DEPTH - 1}")
-                for fewer in range(DEPTH - 2, -1, -1):
+                which = Formula(f"n{MAX_STEPS_AHEAD - 1}")
+                for fewer in range(MAX_STEPS_AHEAD - 2, -1, -1):
                     which = Formula(f"where(missed - noticed < {fewer + 0.5}, n{fewer}, older)").put(older=which)
                 self.instead[scalar.number] = made = self.new(dtype, name=name)
                 self.compute(origin, [(which, made)], **operands, **rows)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from puregraph.compile.gpu.runtime.devicearena import emptied
-from puregraph.compile.gpu.runtime.h2d import LITTLE
+from puregraph.compile.gpu.runtime.h2d import SAME_STREAM_BYTES
 from puregraph.core import device
 from puregraph.ops.cuda.runtime.perdevice import PerDevice
 from puregraph.ops.ir.strides import isDense
@@ -55,7 +55,7 @@ class DeviceResults:
         hostArrays = {i: device.toHost(x) for i, x in there.items() if x.nbytes > MAX_PINNED_BYTES}
         sources = {i: dense(x) for i, x in there.items() if i not in hostArrays}
         stream = carrier = cuda.get_current_stream()
-        if sum(x.nbytes for x in sources.values()) > LITTLE:
+        if sum(x.nbytes for x in sources.values()) > SAME_STREAM_BYTES:
             sources, carrier = {i: copied(x, stream) for i, x in sources.items()}, sender()
             made = cuda.Event(disable_timing=True)
             made.record(stream)

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from puregraph.core.device import Array
     from puregraph.core.protocols import AnyArray
 
-LITTLE = 1 << 17  # blocks of up to this many bytes need no separate stream
-SMALL, MANY = 1 << 20, 8  # with up to this many bytes there are more blocks
+SAME_STREAM_BYTES = 1 << 17  # blocks of up to this many bytes need no separate stream
+SMALL_COPY_BYTES, SMALL_COPY_BLOCKS = 1 << 20, 8  # with up to this many bytes there are more blocks
 NUMBER = 8  # scalars start at multiples of this many bytes
 PAGE = 512  # inputs start at multiples of this many bytes
 There = tuple[bool, ...]  # for each input, whether it is on the GPU or pinned
@@ -66,7 +66,7 @@ class Pinner:
         with self.device:
             memory = free.pop() if free else pinnedMemory(size)
         buffer = np.frombuffer(memory, np.uint8, size)
-        if size > SMALL:  # smaller blocks go back to CuPy's pool
+        if size > SMALL_COPY_BYTES:  # smaller blocks go back to CuPy's pool
             finalize(buffer, free.append, memory).atexit = False
         made = PINNED[addressOf(buffer)] = np.ndarray(shape, dtype, buffer)
         return made
@@ -75,7 +75,11 @@ class Pinner:
 def pinnedMemory(size: int) -> cupy.cuda.PinnedMemoryPointer:
     """Long-lived pinned memory. Large blocks bypass CuPy's pool, which rounds up to a power of two."""
     cuda = sys.modules["cupy"].cuda
-    return cuda.alloc_pinned_memory(size) if size <= SMALL else cuda.PinnedMemoryPointer(cuda.PinnedMemory(size), 0)
+    return (
+        cuda.alloc_pinned_memory(size)
+        if size <= SMALL_COPY_BYTES
+        else cuda.PinnedMemoryPointer(cuda.PinnedMemory(size), 0)
+    )
 
 
 def isPinned(x: AnyArray) -> bool:
@@ -131,7 +135,7 @@ class DeviceInputs:
             start = -(-end // PAGE) * PAGE
             self.offsets[value.number], end = start, start + value.nbytes
         self.size = max(end, 1)
-        self.isLarge = end > LITTLE
+        self.isLarge = end > SAME_STREAM_BYTES
         self.memory = make(self.size)
         self.start = self.memory.data.ptr
         self.blocks: list[PinnedBlock] = []
@@ -158,7 +162,7 @@ class DeviceInputs:
     def fill(self, inputs: Sequence[Array]) -> PinnedBlock | None:
         """Fill the next free block with the host inputs; None if they are out of bounds."""
         there = self.there = tuple([device.isDeviceArray(x) or (self.isLarge and isPinned(x)) for x in inputs])
-        if len(self.blocks) < (MANY if self.size <= SMALL else 2):
+        if len(self.blocks) < (SMALL_COPY_BLOCKS if self.size <= SMALL_COPY_BYTES else 2):
             self.add()
             self.turn = len(self.blocks) - 1
         block = self.blocks[self.turn]

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 # float16 gradients; good: number of updates since the scale changed
 FIELDS = ("halt", "missed", "norm", "scale", "good")
 FIRST_SCALE, MIN_SCALE, MAX_SCALE = 2.0**16, 1.0, 2.0**24  # bounds of the scale
-PATIENCE = 2000  # consecutive updates after which the scale doubles
+UPDATES_PER_DOUBLING = 2000  # consecutive updates after which the scale doubles
 COST, GRADIENT = 1.0, 2.0  # values of halt: what was not finite; updates stop until the host has read it
-DEPTH = 8  # most steps that the host may be ahead of its last report
+MAX_STEPS_AHEAD = 8  # most steps that the host may be ahead of its last report
 FLOAT = np.dtype(np.float32)
 
 
@@ -87,7 +87,7 @@ class UpdateStatus:
     def __reduce__(self) -> tuple:
         return type(None), ()  # a copied optimizer gets a new update status
 
-    def begin(self, depth: int = DEPTH) -> None:
+    def begin(self, depth: int = MAX_STEPS_AHEAD) -> None:
         """Read the reports that are due before a step.
 
         Raises    NotFiniteError if a cost or gradient of a recent step was not finite; there were no updates since

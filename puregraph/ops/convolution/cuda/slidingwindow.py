@@ -12,7 +12,7 @@ from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
 from puregraph.ops.cuda.nests.kernelargs import KernelArgs
-from puregraph.ops.cuda.runtime.launch import THREADS, WIDEST, Launch, blocksFor, eachOf, stridesOf
+from puregraph.ops.cuda.runtime.launch import MAX_LOAD_BYTES, THREADS, Launch, blocksFor, eachOf, stridesOf
 
 if TYPE_CHECKING:
     from typing import Any
@@ -73,7 +73,7 @@ def packOf(made: Strided, *others: Strided) -> int:
         if c != 1:
             return 1
         sizes += [n, *positions]
-    pack = max(1, WIDEST // made.dtype.itemsize)
+    pack = max(1, MAX_LOAD_BYTES // made.dtype.itemsize)
     while pack > 1 and any(size % pack for size in sizes):
         pack //= 2
     return pack

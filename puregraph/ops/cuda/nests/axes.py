@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any, NamedTuple
 
-LIMIT = 1 << 31  # fewer elements than this are counted in 32 bits, which divide faster
+INT32_ELEMENTS = 1 << 31  # fewer elements than this are counted in 32 bits, which divide faster
 
 
 class Axes(NamedTuple):
@@ -26,7 +26,7 @@ class Axes(NamedTuple):
     @property
     def counter(self) -> str:
         """The C type that counts the elements."""
-        return "unsigned" if self.size < LIMIT else "int64"
+        return "unsigned" if self.size < INT32_ELEMENTS else "int64"
 
     @property
     def parameters(self) -> str:

@@ -11,7 +11,7 @@ from puregraph.ops.formula.expr import Term, leaf, rebuild, term
 from puregraph.ops.formula.formula import cudaFrom, formulaOf, preambleFrom
 from puregraph.ops.formula.loopnest import INTEGERS
 
-LEAST = 2.0**-120  # divisors from here to its inverse have a float32 inverse
+MIN_DIVISOR = 2.0**-120  # divisors from here to its inverse have a float32 inverse
 WHOLE = frozenset(STORED[dtype.name] for dtype in INTEGERS.values())  # the types of integers
 
 
@@ -26,7 +26,7 @@ def multiplied(formula: Formula) -> Formula:
     """The formula with products in place of quotients by constants, which take a GPU ten times as long."""
 
     def build(op: str, *args: Term) -> Term:
-        if op == "/" and args[1].op == "number" and LEAST <= abs(args[1].value) <= 1 / LEAST:
+        if op == "/" and args[1].op == "number" and MIN_DIVISOR <= abs(args[1].value) <= 1 / MIN_DIVISOR:
             return term("*", args[0], leaf(1 / args[1].value))
         return term(op, *args)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from puregraph.ops.cuda.nests.formulatext import preamble, statement
 from puregraph.ops.cuda.runtime.compiler import ROUNDED
-from puregraph.ops.cuda.runtime.launch import THREADS, WIDEST, Launch, divisor
+from puregraph.ops.cuda.runtime.launch import MAX_LOAD_BYTES, THREADS, Launch, divisor
 from puregraph.ops.formula import Formula
 from puregraph.ops.formula.formula import wholeText
 from puregraph.ops.formula.loopnest import INTEGERS, LoopNest, Reduce, ReducedNest, isAxis, startOf, title
@@ -75,7 +75,7 @@ def manyOf(nest: LoopNest, even: Iterable[int] = ()) -> int:
     if not together:
         return 1
     size = min(KINDS[o.kind][1] for o in together)
-    most = min(MAX_THREAD_ELEMENTS, WIDEST // size)
+    most = min(MAX_THREAD_ELEMENTS, MAX_LOAD_BYTES // size)
     return gcd(most, *even, *(s for o in together for s, n in zip(o.strides[:-1], nest.space) if n > 1))
 
 
@@ -195,7 +195,7 @@ class NestWriter:
         """Conditions on the addresses for vector loads and stores."""
         for key, o in self.shape.operands.items():
             if o.strides[-1] == 1:
-                yield f"isAligned({prefix}{key}, {min(WIDEST, self.many * KINDS[o.kind][1])})"
+                yield f"isAligned({prefix}{key}, {min(MAX_LOAD_BYTES, self.many * KINDS[o.kind][1])})"
 
     # Offsets --------------------------------------------------------------------------------------------------------
 

@@ -22,7 +22,7 @@ SHORT_ROW_THREADS = 128  # threads of a block, if a row takes at most a warp
 LANES = (1, 2, 4, 8, 16, *range(WARP, 1025, WARP))  # threads that may compute a row together
 LONG_ROW_THREADS = 512  # threads for a row that does not fit in registers
 BUSY = 132 * 1024  # threads that occupy a large GPU
-SHARED = 48 << 10  # bytes of shared memory that any kernel may use
+MIN_SHARED_BYTES = 48 << 10  # bytes of shared memory that any kernel may use
 
 
 class RowSplit(NamedTuple):
@@ -89,7 +89,7 @@ def groupsOf(nest: LoopNest, shape: ReducedNest, lanes: int, length: int) -> int
     groups, warp = SHORT_ROW_THREADS // lanes, WARP // lanes
     if not shape.beside:
         return groups
-    return max(1, min(2 * groups, SHARED // (length * KINDS[nest.kind][1])) // warp) * warp
+    return max(1, min(2 * groups, MIN_SHARED_BYTES // (length * KINDS[nest.kind][1])) // warp) * warp
 
 
 def keptValues(shape: ReducedNest, costly: dict[str, int]) -> list[str]:
@@ -169,7 +169,7 @@ def fits(nest: LoopNest, axes: frozenset[int]) -> bool:
     """True if a thread can keep its elements of a row, and of the reductions beside it."""
     shape, plan = ReducedNest(nest, axes), rowSplit(nest, axes)
     room = prod(nest.space[a] for a in axes) * KINDS[nest.kind][1]
-    return plan.held > 0 and (not shape.beside or plan.lanes > WARP or plan.groups * room <= SHARED)
+    return plan.held > 0 and (not shape.beside or plan.lanes > WARP or plan.groups * room <= MIN_SHARED_BYTES)
 
 
 def rowLaunch(nest: LoopNest, axes: frozenset[int]) -> Launch:

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
 SIDE = 32  # rows and columns of a tile
-ROWS = 8  # rows of threads of a block
-ENOUGH = 8  # fewest elements along each of the two axes for which tiles pay off
+THREAD_ROWS = 8  # rows of threads of a block
+MIN_TILED_LENGTH = 8  # fewest elements along each of the two axes for which tiles pay off
 MAX_TRANSPOSED_ARRAYS = 5  # maximum number of transposed arrays: each has a tile in shared memory
 
 
@@ -30,7 +30,11 @@ def otherAxis(nest: LoopNest) -> int | None:
     operands = [*nest.loads.values(), *nest.stores.values()]
     for a in range(inner):
         transposed = [o for o in operands if isTransposed(o.strides, a)]
-        if transposed and len(transposed) <= MAX_TRANSPOSED_ARRAYS and min(nest.space[a], nest.space[inner]) >= ENOUGH:
+        if (
+            transposed
+            and len(transposed) <= MAX_TRANSPOSED_ARRAYS
+            and min(nest.space[a], nest.space[inner]) >= MIN_TILED_LENGTH
+        ):
             return a
     return None
 
@@ -74,7 +78,7 @@ class TransposeWriter(NestWriter):
                     self.line(f"t_{n}[y][threadIdx.x] = load(l_{n}, {self.offset(f'l_{n}', self.here)});")
             self.line("__syncthreads();")
         self.here = {**self.outer, axis: "p", inner: "q"}
-        with self.block(f"for (int y = threadIdx.y; y < {SIDE}; y += {ROWS})"):
+        with self.block(f"for (int y = threadIdx.y; y < {SIDE}; y += {THREAD_ROWS})"):
             self.line(f"const {self.I} p = top + y, q = left + threadIdx.x;")
             with self.inside():
                 kept = {n: f"t_{n}[threadIdx.x][y]" for n in self.loads}
@@ -84,13 +88,13 @@ class TransposeWriter(NestWriter):
             with self.transposed():
                 for n in self.stores:
                     self.line(f"store(s_{n}, {self.offset(f's_{n}', self.here)}, t_{n}[y][threadIdx.x]);")
-        return self.launch("tiles", across * down * prod(nest.space[a] for a in others), (SIDE, ROWS, 1))
+        return self.launch("tiles", across * down * prod(nest.space[a] for a in others), (SIDE, THREAD_ROWS, 1))
 
     @contextmanager
     def transposed(self) -> Iterator[None]:
         """The positions of a tile, neighbouring threads along the other axis."""
         self.here = {**self.outer, self.axis: "p", self.shape.inner: "q"}
-        with self.block(f"for (int y = threadIdx.y; y < {SIDE}; y += {ROWS})"):
+        with self.block(f"for (int y = threadIdx.y; y < {SIDE}; y += {THREAD_ROWS})"):
             self.line(f"const {self.I} p = top + threadIdx.x, q = left + y;")
             with self.inside():
                 yield

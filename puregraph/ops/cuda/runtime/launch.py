@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 WARP = 32
 THREADS = 256  # default number of threads of a block
-WIDEST = 16  # bytes that a thread loads at once
+MAX_LOAD_BYTES = 16  # bytes that a thread loads at once
 PROCESSORS = 132  # multiprocessors of a large GPU
 BUSIEST = 1152  # threads of a multiprocessor with 56 registers each: more than half of its limit
 WAVE = PROCESSORS * 8  # blocks of 256 threads that a large GPU runs at a time
@@ -154,7 +154,7 @@ def eachOf(count: int, most: int) -> int:
 
 def widest(*sizes: int) -> int:
     """The largest power of two up to 16 bytes that divides all these sizes."""
-    return gcd(WIDEST, *sizes)
+    return gcd(MAX_LOAD_BYTES, *sizes)
 
 
 def divisor(by: int) -> tuple[int, int]:

@@ -7,21 +7,21 @@ from collections.abc import Sequence
 from puregraph.ops.native.llvm.instructions import IRValue
 from puregraph.ops.native.llvm.irbuilder import IRBuilder
 
-BLOCK = 4  # elements of a 128-bit lane, within which shuffles are cheap
+LANE_ELEMENTS = 4  # elements of a 128-bit lane, within which shuffles are cheap
 
 
 def transposed(code: IRBuilder, rows: Sequence[IRValue]) -> list[IRValue]:
     """The transpose of a square of vectors (4, 8, 16, ... lanes): 4 x 4 blocks are transposed, then exchanged."""
     lanes = len(rows)
     columns: list[IRValue] = [rows[0]] * lanes
-    for start in range(0, lanes, BLOCK):
-        for k, block in enumerate(transposedBlocks(code, rows[start : start + BLOCK])):
-            columns[k * (lanes // BLOCK) + start // BLOCK] = block
-    count = lanes // BLOCK
+    for start in range(0, lanes, LANE_ELEMENTS):
+        for k, block in enumerate(transposedBlocks(code, rows[start : start + LANE_ELEMENTS])):
+            columns[k * (lanes // LANE_ELEMENTS) + start // LANE_ELEMENTS] = block
+    count = lanes // LANE_ELEMENTS
     transposedColumns: list[IRValue] = [rows[0]] * lanes
-    for k in range(BLOCK):
+    for k in range(LANE_ELEMENTS):
         for b, column in enumerate(exchanged(code, columns[k * count : (k + 1) * count])):
-            transposedColumns[BLOCK * b + k] = column
+            transposedColumns[LANE_ELEMENTS * b + k] = column
     return transposedColumns
 
 
@@ -31,7 +31,7 @@ def transposedBlocks(code: IRBuilder, rows: Sequence[IRValue]) -> list[IRValue]:
     a, b, c, d = rows
 
     def joined(x: IRValue, y: IRValue, picks: tuple[int, int, int, int]) -> IRValue:
-        order = [(p % 4) + start + lanes * (p // 4) for start in range(0, lanes, BLOCK) for p in picks]
+        order = [(p % 4) + start + lanes * (p // 4) for start in range(0, lanes, LANE_ELEMENTS) for p in picks]
         return code.shuffle(x, y, order)
 
     low, high, more, rest = (
@@ -58,7 +58,13 @@ def exchanged(code: IRBuilder, rows: Sequence[IRValue]) -> list[IRValue]:
                 high = [g + width if not g & width else g + count for g in range(count)]
                 rows[i], rows[i + width] = (
                     code.shuffle(
-                        x, y, [BLOCK * (g % count) + p + lanes * (g // count) for g in order for p in range(BLOCK)]
+                        x,
+                        y,
+                        [
+                            LANE_ELEMENTS * (g % count) + p + lanes * (g // count)
+                            for g in order
+                            for p in range(LANE_ELEMENTS)
+                        ],
                     )
                     for order in (low, high)
                 )

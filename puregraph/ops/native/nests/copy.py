@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from puregraph.core.protocols import Strided
     from puregraph.ops.ir.value import Value
 
-CHUNK = 1 << 14  # fewest elements that a task copies
-AHEAD = 4  # tiles that are prefetched before they are read
+COPY_TASK_ELEMENTS = 1 << 14  # fewest elements that a task copies
+TILES_AHEAD = 4  # tiles that are prefetched before they are read
 
 
 class CopyAxis(NamedTuple):
@@ -85,8 +85,8 @@ def slotsOf(x: Any, y: Any, outer: Sequence[CopyAxis]) -> dict[str, Any]:
 def rowCopy(title: str, kind: str, x: Value, y: Strided, axes: list[CopyAxis]) -> list[KernelCall]:
     """Row by row: a task has some rows of the last axis but one."""
     *outer, line, row = axes if len(axes) > 1 else [CopyAxis(1, 0, 0), *axes]
-    width = min(row.size, max(CHUNK, 1))
-    step = max(1, min(line.size, CHUNK // width))
+    width = min(row.size, max(COPY_TASK_ELEMENTS, 1))
+    step = max(1, min(line.size, COPY_TASK_ELEMENTS // width))
     across, down = -(-row.size // width), -(-line.size // step)
     count = 1
     for axis in outer:
@@ -143,7 +143,7 @@ def transposeCopy(
 ) -> list[KernelCall]:
     """Square tiles of `side`, contiguous in x, by `row`, contiguous in y; a task has some of the side."""
     lanes = lanesOf(kind)
-    step = max(1, CHUNK // (lanes * row.size)) * lanes
+    step = max(1, COPY_TASK_ELEMENTS // (lanes * row.size)) * lanes
     down = -(-side.size // step)
     count = 1
     for axis in outer:
@@ -168,7 +168,7 @@ def writeTranspose(code: IRBuilder, kind: str, outer: int) -> None:
         isWhole = (i + lanes <= end) & (j + lanes <= size)
         with code.when(isWhole):
             for r in range(lanes):
-                input.prefetch(source * r + AHEAD * lanes)
+                input.prefetch(source * r + TILES_AHEAD * lanes)
             columns = transposed(code, [input.load(source * r, lanes) for r in range(lanes)])
             for r, column in enumerate(columns):
                 output.store(sideTarget * r, column)
@@ -199,7 +199,7 @@ def fill(kind: str, y: Value, count: int, value: float) -> list[KernelCall]:
             f"{kind} {value!r} {jit.lanes(4)}",
             partial(writeFill, kind, value),
             slots,
-            -(-count // CHUNK),
+            -(-count // COPY_TASK_ELEMENTS),
         )
     ]
 
@@ -208,8 +208,8 @@ def writeFill(kind: str, value: float, code: IRBuilder) -> None:
     """A chunk of y with one value everywhere."""
     lanes = lanesOf(kind)
     y, count = code.pointer("y", kind), code.integer("count")
-    start = code.task * CHUNK
-    end = code.min(start + CHUNK, count)
+    start = code.task * COPY_TASK_ELEMENTS
+    end = code.min(start + COPY_TASK_ELEMENTS, count)
     vectorEnd = start + (end - start) // lanes * lanes
     vector: Callable[[int], IRValue] = lambda n: code.constant(value, IRType(kind, n))  # noqa: E731
     with code.loop(start, vectorEnd, lanes) as i:

@@ -44,10 +44,10 @@ from puregraph.ops.native.math import emit
 MAX_UNSPLIT_ROWS = 32  # columns of up to this many rows are summed at once, not in parts,
 LITTLE, TALL = 1 << 16, 1 << 11  # as are those of up to LITTLE elements in up to TALL rows
 PART, PARTS = 512, 8  # maximum rows of a part, and the minimum number of parts
-CHUNK = 16384  # elements of a task without reductions
-CHAIN = 16  # fewest rows that are summed sequentially; with as many chains, rounding errors stay small
-ROWS = 8192  # fewest elements of the rows of a task
-WIDE = 4  # vectors of columns in a block
+NEST_TASK_ELEMENTS = 16384  # elements of a task without reductions
+MIN_CHAIN_ROWS = 16  # fewest rows that are summed sequentially; with as many chains, rounding errors stay small
+MIN_ROW_TASK_ELEMENTS = 8192  # fewest elements of the rows of a task
+BLOCK_VECTORS = 4  # vectors of columns in a block
 UNROLL = 4  # accumulators of a row
 SCRATCH_ROW_ELEMENTS = 1 << 14  # elements of a row up to which values are stored in scratch memory between phases
 Sums = dict[str, list[IRVariable]]  # the accumulators of each reduction, one for each vector
@@ -71,18 +71,18 @@ def nestCalls(nest: LoopNest, scratch: Callable[[int], Any]) -> list[KernelCall]
     if len(sets) > 2:
         raise ValueError(f"reductions over {len(sets)} sets of axes do not fit in one nest")
     if not sets:
-        cut = chunked(nest, 0, CHUNK) if inner == 0 and nest.space[0] > CHUNK else nest
+        cut = chunked(nest, 0, NEST_TASK_ELEMENTS) if inner == 0 and nest.space[0] > NEST_TASK_ELEMENTS else nest
         return [rowCall(cut, frozenset([len(cut.space) - 1]))]
     axes = next((reduced for reduced in sets if inner in reduced), sets[0])
     long = prod(nest.space[a] for a in axes)
     if len(sets) == 2:
         first, second = besides(nest, axes, rowBlock(nest, axes), scratch)
         return [rowCall(first, axes), *nestCalls(second, scratch)]
-    if inner in axes and (long <= 4 * CHUNK or prod(nest.space) >= 64 * long):
+    if inner in axes and (long <= 4 * NEST_TASK_ELEMENTS or prod(nest.space) >= 64 * long):
         return [rowCall(nest, axes)]
     if inner not in axes and isColumn(long, prod(nest.space)):
         return [columnCall(nest, axes)]
-    first, second = parted(nest, axes, CHUNK if inner in axes else min(PART, -(-long // PARTS)), scratch)
+    first, second = parted(nest, axes, NEST_TASK_ELEMENTS if inner in axes else min(PART, -(-long // PARTS)), scratch)
     return [
         rowCall(first, reduceSets(first)[0]) if inner in axes else columnCall(first, reduceSets(first)[0]),
         *nestCalls(second, scratch),
@@ -97,7 +97,7 @@ def isColumn(rows: int, elements: int) -> bool:
 
 def rowsPerTask(rows: int, cols: int) -> int:
     """The number of rows in a task."""
-    return max(1, min(rows, -(-ROWS // max(cols, 1))))
+    return max(1, min(rows, -(-MIN_ROW_TASK_ELEMENTS // max(cols, 1))))
 
 
 def rowBlock(nest: LoopNest, axes: frozenset[int]) -> int:
@@ -348,7 +348,7 @@ def chainOf(shape: ReducedNest) -> tuple[int | None, int]:
     steps = [*outer, (last[0], -(-last[1] // (lanes * UNROLL)))]
     length, inside = prod(n for _, n in steps), 1
     root = isqrt(length)
-    if shape.reductions and length > 2 * CHAIN:
+    if shape.reductions and length > 2 * MIN_CHAIN_ROWS:
         for axis, n in reversed(steps):
             if inside * n >= root:
                 return axis, max(1, root // inside)
@@ -481,7 +481,7 @@ def columnCall(nest: LoopNest, axes: frozenset[int]) -> KernelCall:
     shape = ReducedNest(nest, axes)
     lanes = lanesOf(nest)
     columns = nest.space[-1]
-    wide = min(WIDE, 1 << max(-(-columns // lanes) - 1, 0).bit_length())
+    wide = min(BLOCK_VECTORS, 1 << max(-(-columns // lanes) - 1, 0).bit_length())
     exact = columns % (wide * lanes) == 0
     blocks = -(-columns // (wide * lanes))
     others = prod(nest.space[a] for a in shape.outer[:-1])
@@ -489,7 +489,7 @@ def columnCall(nest: LoopNest, axes: frozenset[int]) -> KernelCall:
     def write(code: IRBuilder) -> None:
         writeColumns(NestCode(code, shape), wide, exact)
 
-    slots = {**slotsOf(shape), "blocks": blocks, "chain": max(CHAIN, isqrt(nest.space[shape.loops[-1]]))}
+    slots = {**slotsOf(shape), "blocks": blocks, "chain": max(MIN_CHAIN_ROWS, isqrt(nest.space[shape.loops[-1]]))}
     return KernelCall(title(shape.nest), f"columns {wide} {exact} {keyOf(shape)}", write, slots, blocks * others)
 
 

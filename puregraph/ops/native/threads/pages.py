@@ -6,7 +6,7 @@ import ctypes
 import mmap
 from contextlib import suppress
 
-HUGE = 2 << 20
+HUGE_PAGE_BYTES = 2 << 20
 
 
 class AlignedBlock:
@@ -16,16 +16,18 @@ class AlignedBlock:
     """
 
     def __init__(self, size: int) -> None:
-        unit = HUGE if size >= HUGE else mmap.PAGESIZE
+        unit = HUGE_PAGE_BYTES if size >= HUGE_PAGE_BYTES else mmap.PAGESIZE
         self.size = max(-(-size // mmap.PAGESIZE), 1) * mmap.PAGESIZE
-        self.map = private(self.size + (HUGE if unit == HUGE else 0))
+        self.map = private(self.size + (HUGE_PAGE_BYTES if unit == HUGE_PAGE_BYTES else 0))
         self.start = ctypes.c_char.from_buffer(self.map)  # as long as this lives, the map cannot be closed
         address = ctypes.addressof(self.start)
         self.address = -(-address // unit) * unit
-        if unit == HUGE and hasattr(mmap, "MADV_HUGEPAGE"):
+        if unit == HUGE_PAGE_BYTES and hasattr(mmap, "MADV_HUGEPAGE"):
             with suppress(OSError):  # a system built without
                 self.map.madvise(mmap.MADV_NOHUGEPAGE)
-                self.map.madvise(mmap.MADV_HUGEPAGE, self.address - address, self.size // HUGE * HUGE)
+                self.map.madvise(
+                    mmap.MADV_HUGEPAGE, self.address - address, self.size // HUGE_PAGE_BYTES * HUGE_PAGE_BYTES
+                )
 
 
 def private(size: int) -> mmap.mmap:

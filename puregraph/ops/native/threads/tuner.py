@@ -9,8 +9,11 @@ from typing import Any
 
 WARM = 8  # runs before anything is measured
 RUNS = 5  # runs of each kind in a trial; the first run of the other kind has its data in the wrong cache
-ENOUGH = 3  # a trial ends early after this many runs, if all of them took much longer
-OFTEN, SELDOM = 16, 2048  # minimum and maximum runs between trials; they double after a trial that changes nothing
+MAX_LOSING_RUNS = 3  # a trial ends early after this many runs, if all of them took much longer
+MIN_TRIAL_GAP, MAX_TRIAL_GAP = (
+    16,
+    2048,
+)  # minimum and maximum runs between trials; they double after a trial that changes nothing
 MAX_TUNED_NANOSECONDS = 12_000_000  # nanoseconds; longer runs always use all threads
 HOPELESS, BETTER = 1.5, 0.95
 
@@ -28,7 +31,7 @@ class ThreadTuner:
     def __init__(self) -> None:
         self.isAlone = False
         self.left = WARM
-        self.gap = OFTEN
+        self.gap = MIN_TRIAL_GAP
         self.spent = 0
         self.trial: Generator[None, None, None] | None = None
         self.lock = threading.Lock()
@@ -58,7 +61,7 @@ class ThreadTuner:
             self.isAlone = not before
             other = yield from self.shortest(HOPELESS * best)
             self.isAlone = not before if other < BETTER * best else before
-        self.gap = OFTEN if self.isAlone is not before else min(2 * self.gap, SELDOM)
+        self.gap = MIN_TRIAL_GAP if self.isAlone is not before else min(2 * self.gap, MAX_TRIAL_GAP)
         self.left = self.gap
 
     def shortest(self, limit: float) -> Generator[None, None, float]:
@@ -67,6 +70,6 @@ class ThreadTuner:
         for i in range(1, RUNS + 1):
             yield
             best = min(best, self.spent)
-            if best == limit and i == ENOUGH:
+            if best == limit and i == MAX_LOSING_RUNS:
                 break
         return best

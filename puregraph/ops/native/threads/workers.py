@@ -18,7 +18,7 @@ from puregraph.ops.native.threads.pages import AlignedBlock
 
 SMALLEST = 64 << 10
 IDLE = 100.0  # microseconds that a worker polls for work after a run before it sleeps
-PATIENCE = 20.0  # microseconds that a thread waits for another one before it yields its CPU
+SPIN_MICROSECONDS = 20.0  # microseconds that a thread waits for another one before it yields its CPU
 WORD = ctypes.c_int64
 
 
@@ -46,7 +46,7 @@ class Workers:
         self.retired: list[AlignedBlock] = []
         self.lock = threading.RLock()  # a signal handler may fork while this thread holds it
         self.rate = self.measure()
-        self.setSpin(IDLE, PATIENCE)
+        self.setSpin(IDLE, SPIN_MICROSECONDS)
         self.size = SMALLEST
         self.setCount(count)
 

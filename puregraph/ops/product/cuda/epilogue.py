@@ -15,7 +15,7 @@ import numpy as np
 
 from puregraph.ops.cuda.nests import formulatext
 from puregraph.ops.cuda.nests.kernelargs import KernelArgs
-from puregraph.ops.cuda.runtime.launch import WIDEST
+from puregraph.ops.cuda.runtime.launch import MAX_LOAD_BYTES
 from puregraph.ops.formula import Formula
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def sizeOf(dtype: str) -> int:
 def vectorWidth(dtype: str, size: int, steps: Sequence[int]) -> int:
     """The number of elements per load or store, contiguous along an axis of this size: up to 16 bytes, at addresses
     that all other strides keep aligned."""
-    n = max(1, WIDEST // sizeOf(dtype))
+    n = max(1, MAX_LOAD_BYTES // sizeOf(dtype))
     while n > 1 and any(x % n for x in (size, *steps)):
         n //= 2
     return n
@@ -157,7 +157,7 @@ def move(finish: EpilogueLoop, args: KernelArgs, do: str, name: str, o: Epilogue
     size = (space.rows if finish.alongRows else space.columns)[-1:]
     if not size or not finish.isPacked(o, size[0]):
         return single
-    even = f"isAligned(g.{name}, {min(WIDEST, pack * sizeOf(o.dtype))})"
+    even = f"isAligned(g.{name}, {min(MAX_LOAD_BYTES, pack * sizeOf(o.dtype))})"
     return f"if ({even})\n{do}Many<{pack}>(g.{name}, at_{name}, {name});\nelse\n{single}"
 
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from puregraph.ops.native.llvm.instructions import IRPointer, IRValue
 from puregraph.ops.native.llvm.irbuilder import IRBuilder
-from puregraph.ops.native.llvm.registertranspose import BLOCK, transposed, transposedBlocks
+from puregraph.ops.native.llvm.registertranspose import LANE_ELEMENTS, transposed, transposedBlocks
 from puregraph.ops.product.native.microkernel import Microkernel
 
 DEPTH = 384  # steps along k that are packed at a time
@@ -204,10 +204,10 @@ def transposedFrom(code: IRBuilder, sources: list[IRPointer], k: Any) -> Iterato
     """The columns of a square tile whose rows start at k of the sources: blocks of four elements are exchanged by their
     loads, so that only these blocks are left to transpose."""
     lanes = len(sources)
-    for start in range(0, lanes, BLOCK):
+    for start in range(0, lanes, LANE_ELEMENTS):
         rows = []
-        for i in range(BLOCK):
-            blocks = [source.load(k + start, BLOCK) for source in sources[i::BLOCK]]
+        for i in range(LANE_ELEMENTS):
+            blocks = [source.load(k + start, LANE_ELEMENTS) for source in sources[i::LANE_ELEMENTS]]
             while len(blocks) > 1:
                 blocks = [code.shuffle(x, y, range(2 * x.lanes)) for x, y in zip(blocks[::2], blocks[1::2])]
             rows += blocks

@@ -13,7 +13,7 @@ from puregraph.ops.native.llvm.bytedot import BYTES, byteDot
 from puregraph.ops.native.llvm.instructions import IRPointer, IRType, IRValue
 from puregraph.ops.native.llvm.irbuilder import IRBuilder
 from puregraph.ops.native.llvm.kernelcall import KernelCall
-from puregraph.ops.native.llvm.registertranspose import BLOCK, exchanged
+from puregraph.ops.native.llvm.registertranspose import LANE_ELEMENTS, exchanged
 from puregraph.ops.quantized.native.byteproduct import pitchOf
 from puregraph.ops.quantized.native.byterows import WindowRows, unsigned
 from puregraph.ops.quantized.native.packbytes import ONES
@@ -25,7 +25,8 @@ TAPS = 32  # multiples of which the table of addresses is long
 
 def blockOrder(lanes: int) -> list[int]:
     """The channel of each lane of the four vectors of sums."""
-    return [16 * (i // BLOCK) + BLOCK * v + i % BLOCK for v in range(BYTES) for i in range(lanes)]
+    size = LANE_ELEMENTS
+    return [16 * (i // size) + size * v + i % size for v in range(BYTES) for i in range(lanes)]
 
 
 def depthwiseBytes(
@@ -154,7 +155,7 @@ def asKind(code: IRBuilder, x: IRValue, kind: str, fewer: int) -> IRValue:
 
 def inOrder(code: IRBuilder, sums: list[IRValue]) -> list[IRValue]:
     """Sums in the order of channels; a vector has a block of each of the four."""
-    count = sums[0].lanes // BLOCK
+    count = sums[0].lanes // LANE_ELEMENTS
     if count == BYTES:
         return exchanged(code, sums)
     if count == 1:
