@@ -26,11 +26,15 @@ WRITTEN = {
 }  # kernels whose whole text is written from formulas, of which some stand for all
 EACH = 4  # of those of modules' examples one is compiled everyday
 pytestmark = [pytest.mark.costly, pytest.mark.timeout(3000)]  # a busy machine may have to compile them all
+BYTES = {"IntegerConvolve", "IntegerMatMul", "QuantizedConvolve", "QuantizedMatMul"}  # go through the host so far
 LEFT = {
     "Attention",
     "OneHot",
+    *BYTES,
 }  # limits of attention have no CUDA yet; a depth that is an input is compared in 64 bits
 STILL = {
+    "IntegerConvolve",
+    "IntegerMatMul",
     "FunctionCall",
     "Compress",
     "Loop",
