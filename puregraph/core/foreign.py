@@ -86,7 +86,7 @@ KEYWORDS: dict[str, tuple[str, ...]] = {
 LENGTHS = "what reads the sequences takes their lengths: LSTM(8, 16)(x, lengths=n)"
 INSTEAD: dict[str, str] = {
     "batch_first": "samples always come first, Transpose((1, 0, 2)) transposes data with time steps first",
-    **same("num_layers", "several layers are several modules: Sequential(LSTM(8, 16), LSTM(16, 16))"),
+    **same("num_layers", 'several layers are a block: RecurrentLayers("LSTM", 8, 16, layers=2)'),
     **same("padding_idx mask_zero", LENGTHS),
     **same("activation", "an activation is a module of its own: Sequential(Linear(3, 4), Relu())"),
     **same("dropout recurrent_dropout", "a module of its own follows: Sequential(LSTM(8, 16), Dropout(0.1))"),

@@ -128,7 +128,7 @@ MISTAKES = [
     (lambda: Torch()(X), NotImplementedError, "its forward is updateData here, which gets arrays, inputs first: "
                                               "updateData(self, x, scale)"),
     (lambda: LSTM(4, 8, batch_first=True), ArgumentError, "samples always come first"),
-    (lambda: LSTM(4, 8, num_layers=2), ArgumentError, "several layers are several modules: Sequential(LSTM(8, 16), LS"),
+    (lambda: LSTM(4, 8, num_layers=2), ArgumentError, 'several layers are a block: RecurrentLayers("LSTM", 8, 16'),
     (lambda: LSTM(4, 8, return_sequences=True), ArgumentError, "did you mean outputs?"),
     (lambda: Embedder(4, 8, padding_idx=0), ArgumentError, "LSTM(8, 16)(x, lengths=n)"),
     (lambda: Linear(4, 3, activation="relu"), ArgumentError, "Sequential(Linear(3, 4), Relu())"),

@@ -261,17 +261,12 @@ def recurrentWeights(kind, prefix, layer, ends, useBias):
 @twins("RNN", "GRU", "LSTM")
 def recurrent(m, *inputs):
     kind, sides, states = type(m).__name__, 1 + m.bidirectional, "hc"[: 1 + isinstance(m, torch.nn.LSTM)]
-    options = {"direction": "bi" if m.bidirectional else "uni", "useBias": m.bias, "outputs": ("y", *states)}
+    options = {"direction": "bi" if m.bidirectional else "uni", "useBias": m.bias, "starts": len(inputs) > 1}
     options |= {"mode": m.nonlinearity} if kind == "RNN" else {}
-    y, weights, last = pg.Input(name="x").node(), {}, []
-    starts = [[pg.Input(name=f"{s}{i}").node() for s in states] for i in range(m.num_layers)]
-    nodes = [y, *flat(starts)] if len(inputs) > 1 else [y]
-    for i, start in enumerate(starts):
-        insize = m.input_size if i == 0 else sides * m.hidden_size
-        node = getattr(pg, kind)(insize, m.hidden_size, name=f"l{i}", **options).node(y, *(start if inputs[1:] else ()))
+    net = pg.RecurrentLayers(kind, m.input_size, m.hidden_size, m.num_layers, states=True, **options)
+    weights = {}
+    for i in range(m.num_layers):
         weights |= recurrentWeights(kind, f"l{i}.", f"_l{i}", ("", "_reverse")[:sides], m.bias)
-        last += [(node, 1 + k) for k in range(len(states))]
-        y = (node, 0)
     isBatch = inputs[0].ndim == 3
 
     def enter(values):
@@ -287,7 +282,7 @@ def recurrent(m, *inputs):
         stacked = [np.concatenate([np.split(s, sides, -1) for s in rest[k :: len(states)]]) for k in range(len(states))]
         return [y, *(s if isBatch else s[:, 0] for s in stacked)]
 
-    return Twin(pg.Graph(nodes, [y, *last]), weights, enter=enter, leave=leave, seeds=enter)
+    return Twin(net, weights, enter=enter, leave=leave, seeds=enter)
 
 
 @twins("RNNCell", "GRUCell", "LSTMCell")

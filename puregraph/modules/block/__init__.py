@@ -3,10 +3,15 @@
 from puregraph.modules.block.decoding import Transformer, TransformerDecoder, TransformerDecoderLayer
 from puregraph.modules.block.encoding import TransformerEncoder, TransformerEncoderLayer
 from puregraph.modules.block.multihead import MultiHeadAttention
+from puregraph.modules.block.recurrentlayers import GRUCell, LSTMCell, RecurrentLayers, RNNCell
 from puregraph.modules.block.relative import alibiBias, relativeBias
 
 __all__ = [
+    "GRUCell",
+    "LSTMCell",
     "MultiHeadAttention",
+    "RNNCell",
+    "RecurrentLayers",
     "Transformer",
     "TransformerDecoder",
     "TransformerDecoderLayer",

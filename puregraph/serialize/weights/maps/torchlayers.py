@@ -130,9 +130,10 @@ def layer(theirs: str, ours: str) -> list[tuple[Any, Any]]:
 
 
 STACK = layer("*.layers.{i}.", "*.block{i+1}.")  # TransformerEncoder, TransformerDecoder, Transformer
+LEVELS = [("*.l{i}", "*.l{i}")]  # RecurrentLayers
 
 
 def mapFor(graph: Graph) -> NameMap:
     """The map of a torch.nn module whose layers have the names of the graph's nodes, or of a transformer or a layer."""
     isLayer = {"attn.out.W", "mlp.fc1.W"} <= set(graph.params)
-    return NameMap([*STACK, *(layer("", "") if isLayer else ()), *projections(graph), *ATTENTION])
+    return NameMap([*STACK, *LEVELS, *(layer("", "") if isLayer else ()), *projections(graph), *ATTENTION])

@@ -1,0 +1,82 @@
+"""Recurrent layers one after another and cells in a Scan: next to single layers, and torch's with its state dict."""
+
+import numpy as np
+import pytest
+
+from puregraph import (
+    ArgumentError,
+    GRUCell,
+    Input,
+    LSTMCell,
+    RecurrentLayers,
+    RNNCell,
+    Scan,
+    Sequential,
+    modules,
+    summary,
+)
+from puregraph.graph import Graph
+
+CELLS = {"LSTM": LSTMCell, "GRU": GRUCell, "RNN": RNNCell}
+
+
+@pytest.mark.peers
+@pytest.mark.parametrize("direction", ["uni", "bi"])
+@pytest.mark.parametrize("kind", CELLS)
+@pytest.mark.parametrize("layers", [1, 2, 3])
+def test_the_state_dict_of_torch_gives_the_numbers_of_torch(kind, direction, layers):
+    torch = pytest.importorskip("torch")
+    torch.manual_seed(0)
+    theirs = torch.nn.ModuleDict(
+        {"rnn": getattr(torch.nn, kind)(3, 4, layers, batch_first=True, bidirectional=direction == "bi")}
+    )
+    theirs = theirs.double()
+    net = Sequential(RecurrentLayers(kind, 3, 4, layers, direction, name="rnn")).calcMode(np.float64)
+    net.load(theirs.state_dict(), names="torch")
+    x = np.random.default_rng(0).standard_normal((2, 5, 3))
+    assert np.allclose(net(x), theirs["rnn"](torch.from_numpy(x))[0].detach().numpy(), rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", CELLS)
+def test_a_cell_in_a_scan_is_the_layer_in_values_and_gradients(kind):
+    rng, layer = np.random.default_rng(0), getattr(modules, kind)(3, 4).calcMode(np.float64)
+    body = CELLS[kind](3, 4)
+    count = len(layer.cell)
+    scan = Scan(body, carried=count, inputs=[(1, False)], outputs=[(1, False)]).calcMode(np.float64)
+    assert {path.rsplit(".", 1)[-1] for path in scan.params} == set(layer.params)
+    for path, param in scan.params.items():
+        param.data = layer.params[path.rsplit(".", 1)[-1]].data = rng.standard_normal(param.shape)
+    starts, x, seed = rng.standard_normal((count, 2, 4)), rng.standard_normal((2, 5, 3)), rng.standard_normal((2, 5, 4))
+    nodes = [Input(name=f"i{i}").node() for i in range(count + 1)]
+    net = Graph(nodes, (scan.node(*nodes), count)).calcMode(np.float64)
+    assert np.allclose(net([*starts, x]), layer(x, *starts), rtol=1e-12)
+    net.backward(seed)
+    layer.backward(seed)
+    gx, *gstarts = [g for g in layer.grad if g is not None]
+    for ours, wanted in zip(net.grad, [*gstarts, gx]):
+        assert np.allclose(ours, wanted, rtol=1e-10, atol=1e-12)
+    for path, param in net.params.items():
+        assert np.allclose(param.grad, layer.params[path.rsplit(".", 1)[-1]].grad, rtol=1e-10, atol=1e-12)
+
+
+def test_dropout_is_between_layers_only_and_a_block_is_one_row():
+    block = RecurrentLayers("LSTM", 3, 4, layers=3, dropout=0.5, name="lstm")
+    names = [type(module).__name__ for module in block.modules().values()]
+    assert names.count("Dropout") == 2 and names.count("LSTM") == 3
+    plain = RecurrentLayers("LSTM", 3, 4, layers=3, name="lstm").evalMode()
+    x = np.random.default_rng(0).standard_normal((2, 5, 3)).astype(np.float32)
+    for path, param in plain.params.items():
+        param.data = block.params[path].data
+    assert np.array_equal(block.evalMode()(x), plain(x)) and not np.array_equal(block.trainMode()(x), plain(x))
+    assert "lstm" in str(summary(Sequential(block), ("N", "T", 3)))
+
+
+def test_states_enter_and_leave_in_the_order_of_layers():
+    net = RecurrentLayers("LSTM", 3, 4, layers=2, starts=True, states=True)
+    shapes = net.dataShapeFrom([("N", "T", 3), *[("N", 4)] * 4])
+    assert shapes == [("N", "T", 4), *[("N", 4)] * 4]
+
+
+def test_another_kind_is_refused():
+    with pytest.raises(ArgumentError, match="wanted kind as one of 'LSTM', 'GRU', 'RNN', got 'lstm'"):
+        RecurrentLayers("lstm", 3, 4)
