@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from costpeers import agrees
 
-from puregraph import CTC
+from puregraph import CTC, RNNT
 from puregraph.compile import Program
 from puregraph.graph import Graph, Input
 
@@ -96,3 +96,16 @@ def test_the_native_kernel_is_the_reference(rng, n, time, classes, size):
     wanted.backward(seed.astype(np.float64))
     np.testing.assert_allclose(found, y, rtol=2e-5, atol=1e-4)
     np.testing.assert_allclose(program.grad[0], wanted.grad[0], atol=2e-4)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(("cost", "shape"), [(CTC, (3, 12, 6)), (RNNT, (3, 12, 5, 6))])
+def test_a_score_that_is_no_number_gives_a_cost_that_is_none(rng, cost, shape, dtype):
+    x, labels = rng.standard_normal(shape).astype(dtype), rng.integers(1, 6, (3, 4))
+    x[1, 4, 2] = np.nan
+    scores = Input(name="x").node()
+    target = Input(name="labels").node()
+    net = Graph([scores, target], cost(zeroInfinity=True, reduction="none").node(scores, target)).calcMode(dtype)
+    program = Program(net, [shape, (3, 4)], [dtype, labels.dtype])
+    for costs in (net([x, labels]), program.run(x, labels)):
+        assert np.isnan(costs).tolist() == [False, True, False]

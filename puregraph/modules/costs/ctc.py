@@ -70,7 +70,7 @@ class CTC(Cost):
             lengths = np.zeros_like(counts) + x.shape[1]
         costs, chances = self.aligned(logs, index, lengths.astype(np.int64), counts, self.blank)
         if self.zeroInfinity:
-            costs = np.where(np.isfinite(costs), costs, 0)
+            costs = np.where(np.equal(costs, np.inf), 0, costs)  # nan is a number that went wrong
         cost = self.reduced(costs / self.divisors(counts, costs), sampleWeight)
         return cost.astype(x.dtype), np.exp(logs), costs, chances
 

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from puregraph.ops.alignment.native import within
+from puregraph.ops.alignment.native import logOfSum, within
 from puregraph.ops.alignment.reference import NEVER
 from puregraph.ops.native.llvm import jit
 from puregraph.ops.native.llvm.instructions import IRType, IRValue
 from puregraph.ops.native.llvm.irbuilder import IRBuilder
 from puregraph.ops.native.llvm.kernelcall import KernelCall
-from puregraph.ops.native.math.explog import expBelow, logNear, split
+from puregraph.ops.native.math.explog import expBelow
 
 
 def latticeSize(n: int, time: int, rows: int) -> int:
@@ -89,7 +89,7 @@ class LatticeWriter:
                 with code.when(u < self.count):
                     taken.value = value + logs.load(self.label(u))
         total = self.entering.load(self.count)
-        self.isPossible = (total > 0.1 * NEVER) & (self.length > 0)
+        self.isPossible = ~(total <= 0.1 * NEVER) & (self.length > 0)  # nan is a number that went wrong
         self.cost.store(0, code.select(self.isPossible, -total, self.single(float("inf"))))
         self.offset = code.select(self.isPossible, total, self.single(0.0))
 
@@ -127,5 +127,4 @@ class LatticeWriter:
         code = self.code
         a, b = code.splat(first, self.lanes), code.splat(second, self.lanes)
         most = code.select(a > b, a, b)
-        e, f = split(code, expBelow(code, a - most) + expBelow(code, b - most))
-        return code.extract(most + logNear(code, f, code.convert(e, "f32")), 0)
+        return code.extract(most + logOfSum(code, expBelow(code, a - most) + expBelow(code, b - most)), 0)

@@ -136,7 +136,7 @@ class AlignmentWriter:
         a, b = last.load(end + FRONT), last.load(end + (FRONT - 1))
         ends = self.joined(code.splat(a, self.lanes), code.splat(b, self.lanes), self.vector(NEVER))
         total = code.extract(ends, 0)
-        isPossible = total > 0.1 * NEVER
+        isPossible = ~(total <= 0.1 * NEVER)  # nan is a number that went wrong
         self.cost.store(0, code.select(isPossible, -total, code.cast(float("inf"), IRType("f32"))))
         offset = code.splat(code.select(isPossible, total, code.cast(0.0, IRType("f32"))), self.lanes)
         self.back.store(end, code.cast(0.0, IRType("f32")))
@@ -174,5 +174,10 @@ class AlignmentWriter:
         most = code.select(a > b, a, b)
         most = code.select(c > most, c, most)
         total = expBelow(code, a - most) + expBelow(code, b - most) + expBelow(code, c - most)
-        e, f = split(code, total)
-        return most + logNear(code, f, code.convert(e, "f32"))
+        return most + logOfSum(code, total)
+
+
+def logOfSum(code: IRBuilder, total: IRValue) -> IRValue:
+    """The logarithm of a sum from 1 to 3, nan of nan: the difference is 0 of any other."""
+    e, f = split(code, total)
+    return logNear(code, f, code.convert(e, "f32")) + (total - total)

@@ -40,7 +40,7 @@ def alignments(logs, index, lengths, counts, blank):
         now = summed(ahead[-1], moved(ahead[-1], 1), moved(ahead[-1], 2) + mayPass) + emitted[:, t]
         ahead.append(np.where(t < lengths[:, None], now, ahead[-1]))
     total = summed(*[(ahead[-1] + ends)[:, i : i + 1] for i in range(states.shape[1])])
-    isPossible = total > 0.1 * NEVER
+    isPossible = ~(total <= 0.1 * NEVER)  # nan is a number that went wrong
     back, behind = ends, []
     jumps = moved(mayPass, -2)
     for t in range(time - 1, -1, -1):

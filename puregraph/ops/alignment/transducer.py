@@ -38,7 +38,7 @@ def transductions(logs, index, lengths, counts, blank):
     ahead = forwardRows(stay, emit, never)
     ends = np.where(isEnd, ahead + stay, NEVER).reshape(n, time * rows) if time else never[:, None]
     total = ends.max(axis=1) + np.zeros_like(never)
-    isPossible = total > 0.1 * NEVER
+    isPossible = ~(total <= 0.1 * NEVER)  # nan is a number that went wrong
     back = backwardRows(stay, emit, isEnd, never)
     later = np.concatenate([back[:, 1:], np.full_like(back, NEVER, shape=(n, 1, rows))], axis=1)[:, :time]
     later = np.where(isEnd, 0.0, later)
