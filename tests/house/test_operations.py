@@ -24,7 +24,7 @@ ANY = re.compile(rf"\b(?:{'|'.join(KERNELS)})\b")
 WORDS = {"forward", "fractions", "gather", "norm", "normal", "uniform"}  # with other uses: passes, axes, schemes, norms
 OWN = "part of a cost or module whose own gradient rule is tested"
 LACKS = {
-    **{(n, "CUDA"): "goes through the host so far" for n in ("multiplyIntegers", "convolveIntegers")},
+    **{(n, "CUDA"): "a product or convolution in float64" for n in ("multiplyIntegers", "convolveIntegers")},
     **dict.fromkeys([("alive", "gradient"), ("alive", "tangent")], "gives bools"),
     **dict.fromkeys([("classIndex", "gradient"), ("classIndex", "tangent")], "gives integers"),
     **dict.fromkeys([("wrapIndex", "gradient"), ("wrapIndex", "tangent")], "gives integers"),

@@ -1,5 +1,7 @@
 """Exact products and convolutions of integers, given as int32, or scaled and rounded to small integers again.
 
+Native code sums bytes; elsewhere, as on a GPU, these are products and convolutions in float64.
+
 `rounding` is None for sums as int32, which wrap around, or (factor, offset, yScale, yZero, isRectified):
 
     y = round(max(float32(sums factor + offset), 0) / yScale) + yZero, within the dtype of yZero
@@ -15,13 +17,13 @@ import numpy as np
 
 from puregraph.ops.convolution.reference import convolve
 from puregraph.ops.convolution.windowgeometry import window
-from puregraph.ops.kernel import CHANNELSLAST, kernel
+from puregraph.ops.kernel import CHANNELSLAST, compositeKernel
 
 FACTOR, YZERO = 0, 3  # positions in `rounding`
 SUMS = np.dtype(np.int32)
 
 
-@kernel
+@compositeKernel
 def multiplyIntegers(a, b, aZero=None, bZero=None, bias=None, rounding=None):
     """sums[m, n] = sum over k of (a[m, k] - aZero) (b[k, n] - bZero) + bias[n], exact; a zero point of a may also be
     one for each row.
@@ -47,7 +49,7 @@ def multiplyIntegers(y, a, b, aZero=None, bZero=None, bias=None, rounding=None):
     return 2 * y.size * a.shape[-1]
 
 
-@kernel
+@compositeKernel
 def convolveIntegers(x, W, xZero, wZero, bias, rounding, stride, pad, dilation, groups):
     """Cross-correlation of x - xZero with W - wZero, exact; x counts as xZero outside.
 
