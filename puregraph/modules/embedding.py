@@ -78,7 +78,7 @@ class EmbedderBag(Embedder):
     >>> bag.W.data = np.arange(8.0).reshape(4, 2)
     >>> bag(np.array([[0, 2, -1], [3, 3, 3]]))
     array([[ 4.,  6.],
-           [18., 21.]])
+           [18., 21.]], dtype=float32)
     """
 
     reads = ("x", "weights", "W")

@@ -188,7 +188,7 @@ def test_a_spelling_that_means_something_gives_it(name):
         ("HuberLoss", "it is called Huber"),
         ("MultiheadAttention", "it is called MultiHeadAttention"),
         ("SpatialDropout2D", "Dropout2D"),
-        ("EmbeddingBag", "behind an Embedder"),
+        ("EmbeddingBag", "EmbedderBag"),
         ("CategoricalCrossentropy", "leave SoftMax out"),
         ("FBetaScore", "F1 is that of beta 1"),
     ],
