@@ -287,7 +287,8 @@ def modelsPage():
     """The models, each with what its docstring says of shapes, parameters and source."""
     models = importlib.import_module("puregraph.models")
     rows = []
-    for name in models.__all__:
+    made = [name for name in models.__all__ if getattr(models, name).__module__.startswith(models.__name__)]
+    for name in made:  # a block has its page under puregraph
         body, parts = sections(inspect.getdoc(getattr(models, name)) or "")
         told = [escape(parts.get(title, "")) for title in ("Params", "Source")]
         rows.append(
