@@ -15,10 +15,8 @@ if TYPE_CHECKING:
     from puregraph.compile.trace.schedule import Schedule
     from puregraph.core.device import Array
 
-COPIED_INPUT_BYTES, COPIED_BYTES_PER_READER = (
-    1 << 14,
-    1 << 11,
-)  # an input of up to this many bytes is copied; more bytes for each reader
+COPIED_INPUT_BYTES = 1 << 14  # an input of up to this many bytes is copied
+COPIED_BYTES_PER_READER = 1 << 11  # and so much more for each reader
 
 
 class StepInput:

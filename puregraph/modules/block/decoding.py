@@ -54,10 +54,10 @@ def TransformerDecoderLayer(
         made = MultiHeadAttention(size, heads, name=label, **both, **options)
         return lambda *h: made.node(*h, *used)
 
-    own = attention("attn", "mask", "lengths", causal=causal, rotary=rotary, alibi=alibi)
+    selfAttention = attention("attn", "mask", "lengths", causal=causal, rotary=rotary, alibi=alibi)
     cross = attention("cross", "memoryMask", "memoryLengths", cross=True)
     x, memory = Input(name="x").node(), Input(name="memory").node()
-    h = parts.added(x, own, 1)
+    h = parts.added(x, selfAttention, 1)
     h = parts.added(h, lambda h: cross(h, memory), 2)
     inside = dropout if innerDropout is None else innerDropout
     y = parts.added(h, parts.network(inner or 4 * size, activation, inside).node, 3)

@@ -91,8 +91,8 @@ def MultiHeadAttention(
     if alibi:
         bias = alibiBias(x, heads, "alibi")
         bias = bias if mask is None else Add(name="bias")(bias, mask)
-    given = {label: h for label, h in (("mask", bias), ("lengths", ends)) if h is not None}
-    h = Attention(causal, scale, window=window, cap=cap, name="attention").node(q, k, v, **given)
+    extras = {label: h for label, h in (("mask", bias), ("lengths", ends)) if h is not None}
+    h = Attention(causal, scale, window=window, cap=cap, name="attention").node(q, k, v, **extras)
     inputs = [x, memory, values, mask, ends]
     y = Linear(heads * width, size, **options, name="out")(mergeHeads(h, heads * width))
     return Graph(list(dict.fromkeys(h for h in inputs if h is not None)), y, name=name)

@@ -30,12 +30,12 @@ def pathLaunches(
     header = "alignments.h" if entries[0].startswith("alignment") else "transductions.h"
     text = defined(kinds) + read("pathsum.h") + read(header)
     kept = [("pointer", Scratch(shape, "float64" if wide == "double" else "float32")) for shape in rows]
-    given = [("pointer", x) for x in (logs, *integers)]
+    pointers = [("pointer", x) for x in (logs, *integers)]
     numbers = [("int", size) for size in sizes]
     threads = min(THREADS, -(-rows[0][-1] // WARP) * WARP)
-    first = (("pointer", costs), *given, *kept, *numbers)
+    first = (("pointer", costs), *pointers, *kept, *numbers)
     launches = [*made, Launch(entries[0], text, entries[0], first, (logs.shape[0], 2, 1), (threads, 1, 1))]
     if chances.size:
-        second = (("pointer", chances), *given, *kept, ("long", grid[0]), *numbers)
+        second = (("pointer", chances), *pointers, *kept, ("long", grid[0]), *numbers)
         launches.append(Launch(entries[1], text, entries[1], second, (grid[1], 1, 1), (THREADS, 1, 1)))
     return launches

@@ -176,7 +176,7 @@ def packedBytes(
 
 
 def requantization(y: Value, epilogue: EpilogueSpec, operands: tuple, b: Value) -> Requantization | None:
-    """What is done with the sums; None for operands that are not stored as expected."""
+    """The requantization of the sums; None for operands that are not stored as expected."""
     aZero, bZero, bias, rounding = operands
     bZero = None if isZero(bZero, b) else bZero
     named = {"aZero": aZero, "bZero": bZero, "bias": bias} | dict(zip(NAMES, rounding or ()))

@@ -71,12 +71,12 @@ class DepthwiseBytes(NamedTuple):
         first = code.task * step
         with code.loop(first, code.min(first + step, pixels), unroll=1) as pixel:
             locate(pixel, table, outside)
-            whole = channels // width * width
-            with code.loop(0, whole, width, unroll=1) as v:
+            vectorized = channels // width * width
+            with code.loop(0, vectorized, width, unroll=1) as v:
                 self.panel(code, ending, table, packed.at(v * (groups + 1)), groups, (pixel, v), None)
-            with code.when(whole < channels):
-                start = packed.at(whole * (groups + 1))
-                self.panel(code, ending, table, start, groups, (pixel, whole), channels - whole)
+            with code.when(vectorized < channels):
+                start = packed.at(vectorized * (groups + 1))
+                self.panel(code, ending, table, start, groups, (pixel, vectorized), channels - vectorized)
 
     def panel(
         self,

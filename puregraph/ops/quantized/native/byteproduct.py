@@ -181,10 +181,10 @@ def sumOfRow(code: IRBuilder, row: IRPointer, k: IRValue, lanes: int) -> IRValue
     """The sum of the k bytes of a copied row."""
     total = code.variable(code.constant(0, IRType("i32", lanes)))
     ones = code.constant(ONES, IRType("i32", lanes))
-    whole = k // (lanes * BYTES) * (lanes * BYTES)
-    with code.loop(0, whole, lanes * BYTES, unroll=1) as at:
+    vectorized = k // (lanes * BYTES) * (lanes * BYTES)
+    with code.loop(0, vectorized, lanes * BYTES, unroll=1) as at:
         total.value = byteDot(code, total.value, row.at(at).cast("i32").load(0, lanes), ones)
     rest = code.variable(code.sumLanes(total.value))
-    with code.loop(whole, k, unroll=1) as at:
+    with code.loop(vectorized, k, unroll=1) as at:
         rest.value = rest.value + code.convert(row.load(at), "i32")
     return rest.value

@@ -24,7 +24,7 @@ class SumOperand(NamedTuple):
 
 
 class Requantization(NamedTuple):
-    """What is done with sums before they are given to an epilogue, as int32 or as bytes: `kind`.
+    """The conversion of sums to int32 or to bytes (`kind`), in front of an epilogue.
 
     Groups are `groupRows` rows of the result apart, or `groupColumns` columns. With a `factor`,
     y = round((sums factor + offset) / yScale) + yZero in the kind of the factor, where the quotient is of float32.
