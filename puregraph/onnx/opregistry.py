@@ -23,8 +23,8 @@ ReduceSumInteger RelativePositionBias RemovePadding RestorePadding Rfft Sampling
 SparseToDenseMatMul Tokenizer TorchEmbedding Trilu Unique WhisperBeamSearch WordConvEmbedding
 """.split()  # operators of that domain
 FAMILIES = """
-activation convolution detection elementwise indexing microsoft normalization pooling product quantized recurrent
-reduction sampling sequence shaping signal
+activation convolution detection elementwise indexing microsoft microsoftattention microsoftquantized normalization
+pooling product quantized recurrent reduction sampling sequence shaping signal
 """.split()
 
 
