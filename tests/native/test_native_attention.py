@@ -5,7 +5,8 @@ import pytest
 from natively import needsNative, run
 
 from puregraph.ops.attention import reference
-from puregraph.ops.attention.native import AttentionSizes, Heads, Mask, attend, attendGrad
+from puregraph.ops.attention.native.attentioncalls import attend, attendGrad
+from puregraph.ops.attention.native.attentionoperands import AttentionSizes, Heads, Mask
 
 pytestmark = needsNative
 

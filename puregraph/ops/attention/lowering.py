@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from puregraph.ops.attention import native as attention
 from puregraph.ops.attention.limits import limitsOf
-from puregraph.ops.attention.native import AttentionSizes, Heads, Mask, Reach
+from puregraph.ops.attention.native import attentioncalls as attention
+from puregraph.ops.attention.native.attentionoperands import AttentionSizes, Heads, Mask, Reach
 from puregraph.ops.attention.reference import attend, attendGrad
 from puregraph.ops.ir.elementlayout import (
     allOf,

@@ -1,0 +1,1 @@
+"""Attention in native code: its operands, and a kernel for each direction."""
