@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from natively import REALS, needsNative, rounding, run
 
-from puregraph.ops.recurrent import native as recurrent
 from puregraph.ops.recurrent import reference
-from puregraph.ops.recurrent.native import CELLS, RecurrentSizes, SequenceOperand
+from puregraph.ops.recurrent.native import recurrentcalls as recurrent
+from puregraph.ops.recurrent.native.recurrentoperands import CELLS, RecurrentSizes, SequenceOperand
 
 pytestmark = needsNative
 STEPS = {

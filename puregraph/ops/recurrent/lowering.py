@@ -25,8 +25,8 @@ from puregraph.ops.native.nests.nestcode import nestCalls
 from puregraph.ops.native.threads import pool
 from puregraph.ops.operation import op
 from puregraph.ops.product.native.gemm import BatchAxis, gemm
-from puregraph.ops.recurrent import native as recurrent
-from puregraph.ops.recurrent.native import SequenceOperand
+from puregraph.ops.recurrent.native import recurrentcalls as recurrent
+from puregraph.ops.recurrent.native.recurrentoperands import CELLS, RecurrentSizes, SequenceOperand
 from puregraph.ops.recurrent.reference import (
     alive,
     forward,
@@ -82,7 +82,7 @@ def lowerAlive(call: Call, workspace: LoweringWorkspace) -> list[KernelCall] | N
 
 def packed(kind: str, weight: Value, workspace: LoweringWorkspace) -> tuple[Any, list[KernelCall]]:
     """Weights packed for the time steps, and the kernel calls that pack them."""
-    (rows, _), units = weight.shape, weight.shape[1] // recurrent.CELLS[kind].gates
+    (rows, _), units = weight.shape, weight.shape[1] // CELLS[kind].gates
     stride, real = elementStrides(weight)[0], realOf(weight)
     size = recurrent.packedSize(kind, units, rows, real)
     return workspace.packed(weight, size, lambda to: recurrent.pack(kind, weight, stride, to, rows, units, real))
@@ -137,7 +137,7 @@ def lowerForward(call: Call, workspace: LoweringWorkspace) -> list[KernelCall] |
     kind, (source, h, *others) = STEPS[step], sequences[: len(states) + 1]
     kept = [y for y in sequences[len(states) + 1 :] if not workspace.leaves(y.what)]
     n, t, inputs = x.shape
-    sizes = recurrent.RecurrentSizes(n, t, states[0].shape[1], inputs)
+    sizes = RecurrentSizes(n, t, states[0].shape[1], inputs)
     around, packU = packed(kind, U, workspace)
     if recurrent.readsInputs(kind, sizes):
         into, before = packed(kind, W, workspace)
@@ -206,7 +206,7 @@ def lowerThroughTime(call: Call, workspace: LoweringWorkspace) -> list[KernelCal
         tracks[count + len(kept) + 1],
         tracks[-1] if len(made) > 1 else None,
         ends,
-        recurrent.RecurrentSizes(n, t, units),
+        RecurrentSizes(n, t, units),
         pool.threads(),
         timeStepMask(on),
         bool(reverse),
