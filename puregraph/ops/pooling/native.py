@@ -136,7 +136,7 @@ class MaxPooling(Pooler):
             old = best.value
             isBetter = ~(value <= old) & (old == old)
             best.value = code.select(isBetter, value, old)
-            if where:
+            if where and self.indices:
                 if offset is None:
                     offset = code.splat(code.convert(code.i64(tap.offset), "i32"), vector.lanes)
                 where.value = code.select(isBetter, offset, where.value)
@@ -144,7 +144,7 @@ class MaxPooling(Pooler):
     def end(self, state: Any, vector: ChannelVector, row: IRValue, position: WindowPosition) -> None:
         code, (best, where) = self.code, state
         self.epilogue.put(code, row, vector.channel, best.value, vector.live)
-        if where:
+        if where and self.indices:
             # nothing above -inf: the first pixel inside
             firsts, isInside = zip(*(firstInside(code, s, axis) for s, axis in zip(position.starts, self.axes)))
             first = code.select(isInside[0] & isInside[1] & isInside[2], flatIndex(firsts, self.axes), -1)

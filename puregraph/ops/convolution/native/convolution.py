@@ -27,7 +27,7 @@ def forwardConvolution(g: Geometry) -> DirectConvolution:
 
 def dataConvolutions(g: Geometry) -> list[DirectConvolution]:
     """Its data gradient as direct convolutions: one for each phase of the strides."""
-    return [direct(g, True, lines) for lines in product(*(dataLines(axis) for axis in g.axes))]
+    return [direct(g, True, lines) for lines in product(*(dataLines(axis) for axis in g.axes))]  # type: ignore[arg-type]
 
 
 def direct(g: Geometry, isData: bool, lines: tuple[AxisMap, AxisMap, AxisMap]) -> DirectConvolution:

@@ -207,7 +207,7 @@ def directConvolution(
     lines = [(*line._replace(taps=(), start=0), len(line.taps)) for line in one.lines]
     split = DirectSplit(chunk, across, together, sides, parts > 1)
     stored = split if of.isCopied or t.block < of.inChannels else split._replace(chunk=0, across=0)
-    key = f"correlate {of._replace(n=0, lines=())} {lines} {xPixel} {t} {stored} {epilogue.key}"
+    key = f"correlate {of._replace(n=0, lines=())} {lines} {xPixel} {t} {stored} {epilogue.key}"  # type: ignore[arg-type]
 
     def write(code: IRBuilder) -> None:
         DirectWriter(code, one, t, xPixel, epilogue, split).write()
@@ -235,6 +235,8 @@ class DirectSplit(NamedTuple):
 
 class DirectWriter:
     """Writes the kernel of a direct convolution."""
+
+    x: IRPointer
 
     def __init__(
         self,
@@ -265,15 +267,15 @@ class DirectWriter:
         copied = code.scratch(self.of.real, len(deep.taps) * self.strip.plane)
         n, d = (plane // deep.count, plane % deep.count) if deep.count > 1 else (plane, code.i64(0))
         with code.loop(0, len(deep.taps), unroll=1) as i, code.loop(0, self.strip.high, unroll=1) as j:
-            d, h = d * deep.stride + deep.first + i * deep.step, first * high.stride + high.first + j
-            isInside = (d >= 0) & (d < deep.length) & (h >= 0) & (h < high.length)
+            deepAt, h = d * deep.stride + deep.first + i * deep.step, first * high.stride + high.first + j
+            isInside = (deepAt >= 0) & (deepAt < deep.length) & (h >= 0) & (h < high.length)
             to = copied.at(i * self.strip.plane + j * self.strip.pitch)
             if self.pixel < self.of.inChannels:
-                start = ((n * (self.of.inChannels * deep.length) + d) * high.length + h) * wide.length
-                plane = deep.length * high.length * wide.length
-                interleaveRow(code, self.strip, wide, self.x, start, plane, isInside, to)
+                start = ((n * (self.of.inChannels * deep.length) + deepAt) * high.length + h) * wide.length
+                size = deep.length * high.length * wide.length
+                interleaveRow(code, self.strip, wide, self.x, start, size, isInside, to)
             else:
-                start = ((n * deep.length + d) * high.length + h) * (wide.length * self.pixel)
+                start = ((n * deep.length + deepAt) * high.length + h) * (wide.length * self.pixel)
                 copyRow(code, self.strip, wide, self.x, start, self.pixel, isInside, to)
         self.x = copied
 
@@ -436,8 +438,8 @@ class DirectWriter:
         if wide.step == 1 and self.xPixel == t.block:
             self.products(run, sums, at, weights, t.block)
         elif run.same and run.same[1] == run.same[0] + 1:
-            k = run.same[0]
-            self.products(run._replace(same=(0, 1)), sums, at + k * step, weights + k * size, t.block)
+            tap = run.same[0]
+            self.products(run._replace(same=(0, 1)), sums, at + tap * step, weights + tap * size, t.block)
         else:
             with self.code.loop(run.start, run.stop, unroll=1) as k:
                 self.products(run._replace(same=(0, 1)), sums, at + k * step, weights + k * size, t.block)

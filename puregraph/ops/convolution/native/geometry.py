@@ -20,7 +20,7 @@ class ConvolutionAxis(NamedTuple):
     dilation: int = 1
 
     @property
-    def count(self) -> int:
+    def count(self) -> int:  # type: ignore[override]
         """The number of windows: the length of the output."""
         reach = self.dilation * (self.size - 1) + 1
         return max(0, (self.length + self.before + self.after - reach) // self.stride + 1)
@@ -123,7 +123,7 @@ class AxisMap(NamedTuple):
     """
 
     length: int
-    count: int
+    count: int  # type: ignore[assignment]
     stride: int
     first: int
     step: int

@@ -68,7 +68,7 @@ def pack(
             begin += width
 
     taps = [(len(line.taps), tapStep(line.taps)) if inLoops else line.taps for line in of.lines]
-    key = f"pack {of._replace(n=0, lines=())} {taps} {t} {size} {isTransposed} {inLoops}"
+    key = f"pack {of._replace(n=0, lines=())} {taps} {t} {size} {isTransposed} {inLoops}"  # type: ignore[arg-type]
     return KernelCall(name, key, write, slots, of.groups * of.panels * blocks)
 
 

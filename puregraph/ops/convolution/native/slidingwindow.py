@@ -90,7 +90,7 @@ class PhaseGroup(NamedTuple):
     """Phases of an axis that differ only in their position: the q-th starts q outputs, and its taps q `step`, later."""
 
     line: AxisMap
-    count: int = 1
+    count: int = 1  # type: ignore[assignment]
     step: int = 0
 
 

@@ -181,7 +181,7 @@ def weightGradient(
     def write(code: IRBuilder) -> None:
         (TapRowTiles if of.isFew else OneTapTiles)(code, of, plan, gradPixel, xPixel).write()
 
-    slots = {"g": grad, "x": x, "to": workspace if isSplit else dW}
+    slots: dict[str, Any] = {"g": grad, "x": x, "to": workspace if isSplit else dW}
     slots |= {"planes": of.planes, "strips": plan.strips(of), "parts": plan.parts}
     calls = [KernelCall(f"conv dW {g.text}", key, write, slots, tasks)]
     if isSplit:
@@ -211,6 +211,9 @@ def addParts(name: str, workspace: Strided, to: Any, size: int, parts: int, real
 
 class WeightGradWriter:
     """Writes the kernel: the strips of a task, and the memory of its sums."""
+
+    allSums: IRPointer
+    copied: IRPointer
 
     def __init__(self, code: IRBuilder, of: WeightGradSpec, plan: WeightGradSplit, gradPixel: int, xPixel: int):
         self.code, self.of, self.plan, self.gradPixel, self.xPixel = code, of, plan, gradPixel, xPixel

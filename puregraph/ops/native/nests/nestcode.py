@@ -316,7 +316,7 @@ class Scope:
             if factors is not None:
                 return code.call("fmuladd", *(code.splat(x, self.lanes) for x in factors), total)
         value = code.splat(self.get(reduction.of), self.lanes)
-        if start is not None:
+        if start is not None and self.mask is not None:
             value = code.select(self.mask, value, start)
         return writer.join(reduction.how, total, value)
 

@@ -188,7 +188,7 @@ class GemmSpec(NamedTuple):
         axes = [[code.integer(f"{name}{i}") for name in ("batch", "aBatch", "bBatch")] for i in range(self.axes)]
         self.epilogue.open(code)
         block = code.task % (down * across)
-        indices = []
+        indices: list[IRValue] = []
         remainder = code.task / (down * across)
         for size, aStep, bStep in reversed(axes):
             index, remainder = remainder % size, remainder / size
@@ -345,9 +345,9 @@ class GemmSpec(NamedTuple):
             for v in range(0, tile.width, lanes):
                 self.epilogue.put(code, row + r, column + v, accumulators.load(r * tile.width + v, lanes))
         with code.when(~isWhole), code.loop(0, count, unroll=1) as r:
-            with code.loop(0, columns - column, lanes, unroll=1) as v:
-                mask = code.mask(columns - column - v, lanes)
-                self.epilogue.put(code, row + r, column + v, accumulators.load(r * tile.width + v, lanes), mask)
+            with code.loop(0, columns - column, lanes, unroll=1) as at:
+                mask = code.mask(columns - column - at, lanes)
+                self.epilogue.put(code, row + r, column + at, accumulators.load(r * tile.width + at, lanes), mask)
 
     def firstColumn(self, row: IRValue) -> IRValue:
         """The first column that is computed in a row of a symmetric product: of the tile that meets the diagonal."""

@@ -88,7 +88,7 @@ class GemvTask(NamedTuple):
     wStride: IRValue
     k: IRValue
     start: IRValue
-    count: IRValue
+    count: IRValue  # type: ignore[assignment]
     y: IRPointer
 
 

@@ -139,15 +139,15 @@ def multiply(
                     copyTarget.at(k * tile.width).store(v * lanes, element)
             for r, line in enumerate(totals):
                 left = code.splat(column.load(r * aStrides[0]), lanes)
-                for element, value in zip(line, right):
-                    sums = element.value
-                    element.value = pairDot(code, sums, left, value) if tile.halves else code.fma(left, value, sums)
+                for total, value in zip(line, right):
+                    sums = total.value
+                    total.value = pairDot(code, sums, left, value) if tile.halves else code.fma(left, value, sums)
         with code.when(~isFirst):  # only now, so that a long sum is rounded as seldom as possible
             for line, where in zip(totals, addresses):
-                for element, address in zip(line, where):
-                    element.value = address.load(0, lanes) + element.value
+                for total, address in zip(line, where):
+                    total.value = address.load(0, lanes) + total.value
         for line, where in zip(totals, addresses):
-            for element, address in zip(line, where):
-                address.store(0, element.value)
+            for total, address in zip(line, where):
+                address.store(0, total.value)
 
     code.function(f"multiply{len(sources)}x{vectors}{'cut' if columns is not None else ''}", args, write)
