@@ -132,7 +132,7 @@ class EpochLoop:
     def sharedStep(self, shared: SharedStep) -> SharedStep:
         """Return the current SharedStep, or a new one if processes were lost, or parameters frozen or unfrozen.
 
-        Raises    PuregraphError if a lost process had a part of the optimizer's state
+        Raises    PuregraphError if a lost process held a part of the optimizer's state
         """
         trainer = self.trainer
         size = trainer.world.size
@@ -140,7 +140,7 @@ class EpochLoop:
         isLess = isWhole and len(shared.grains.bounds) != size + 1
         if isLess and shared.sharded is not None:
             raise PuregraphError(
-                f"shard={trainer.shard!r}: a lost process had a part of the optimizer's state, which no other one has; "
+                f"shard={trainer.shard!r}: a lost process held a part of the optimizer's state that no other has; "
                 "resume from the last checkpoint, with any number of processes"
             )
         if isLess and trainer.world.rank == 0 and not self.isFirst:

@@ -111,7 +111,7 @@ def test_a_hundred_thousand_processes_are_one_array():
 
 
 def test_what_clocks_cannot_show_is_refused():
-    with pytest.raises(ArgumentError, match="whole machines of 8 processes, got 12"):
+    with pytest.raises(ArgumentError, match="a multiple of node=8 processes, got 12"):
         Clocks(12, node=8)
     with pytest.raises(ArgumentError, match="wanted ring, doubling, halving, got 'tree'"):
         Clocks(4).allReduce(1e6, "tree")

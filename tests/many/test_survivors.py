@@ -121,7 +121,7 @@ def test_who_had_a_part_of_the_state_cannot_be_done_without_and_the_file_is_resu
     done = launched(4, tmp_path, SURVIVED, "perceptron", f"{where}-1-9", "shard=state", **ULFM)
     assert done.returncode not in (0, 75), done.stdout + done.stderr
     assert done.stderr.count("has ended the run") == 1
-    wanted = "shard='state': a lost process had a part of the optimizer's state, which no other one has; resume from"
+    wanted = "shard='state': a lost process held a part of the optimizer's state that no other has; resume from"
     assert wanted in done.stderr, done.stderr
     assert areGone(tmp_path)
     trainer, data, target = recipes.perceptron()

@@ -226,7 +226,7 @@ class Executable:
             array[...] = kept
 
     def beginUpdate(self) -> int:
-        """The first part that signals cannot interrupt; past the end if native code updates and counts at once.
+        """Return the index of the first part that signals must not interrupt; past the end if one call does it all.
 
         A handler that raises during the update would leave parameters updated without counting the step.
         """

@@ -28,7 +28,7 @@ class Clocks:
         self, size: int, link: LinkSpeed | None = None, node: int = 1, inside: LinkSpeed = INSIDE, adding: float = 0.0
     ):
         if size < 1 or node < 1 or size % node:
-            raise ArgumentError(f"Clocks: wanted whole machines of {node} processes, got {size} of these")
+            raise ArgumentError(f"Clocks: wanted a multiple of node={node} processes, got {size}")
         self.size, self.node, self.link, self.inside, self.adding = size, node, link or LinkSpeed(), inside, adding
         self.times = np.zeros(size)
 

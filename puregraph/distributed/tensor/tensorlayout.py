@@ -250,8 +250,8 @@ class TensorLayout:
                     heads = self.shapes[number][1]
                     if heads % self.parts:
                         raise DataError(
-                            f"tensor={self.parts}: '{step.path}' (Attention) has {heads} heads, of which "
-                            f"{self.parts} parts cannot have as many each; give a divisor of {heads}"
+                            f"tensor={self.parts}: '{step.path}' (Attention) has {heads} heads, which "
+                            f"{self.parts} ranks cannot share equally; choose a divisor of {heads}"
                         )
 
     def checkSizes(self) -> None:
@@ -262,8 +262,8 @@ class TensorLayout:
                 size = step.module.sizes[1]
                 runs = f" in {self.groups[index]} runs" * (self.groups[index] > 1)
                 raise DataError(
-                    f"tensor={self.parts}: '{step.path}' (Linear) has {size} outputs{runs}, of which "
-                    f"{self.parts} parts cannot have as many each; give a divisor of {size // self.groups[index]}"
+                    f"tensor={self.parts}: '{step.path}' (Linear) has {size} outputs{runs}, which "
+                    f"{self.parts} ranks cannot share equally; choose a divisor of {size // self.groups[index]}"
                 )
         if not self.roles:
             raise DataError(

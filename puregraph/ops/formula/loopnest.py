@@ -305,7 +305,7 @@ class ReducedNest:
         }
 
     def at(self, phase: int) -> tuple[list[str], list[str], list[str]]:
-        """The reductions, those kept beside, and the stores of a phase of the rows."""
+        """Return the reductions of a phase of the rows, those over other axes, and the names that it stores."""
         stores = [n for n in self.nest.stores if self.spread[n] and n not in self.beside and self.phase[n] == phase]
         reductions = [n for n, x in self.reductions.items() if self.phase[x.of] == phase]
         return reductions, [n for n, x in self.beside.items() if self.phase[x.of] == phase], stores

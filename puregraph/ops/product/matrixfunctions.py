@@ -256,5 +256,5 @@ def evenly(start, stop, num=50, endpoint=True, axis=0):
 
 @op(np.logspace).composed
 def byPowers(start, stop, num=50, endpoint=True, base=10.0, axis=0):
-    """base ** of what is spaced evenly"""
+    """base ** exponents that are spaced evenly"""
     return base ** np.linspace(start, stop, num, endpoint, axis=axis)

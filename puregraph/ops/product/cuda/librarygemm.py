@@ -91,7 +91,7 @@ class Product(LibraryCall):
             matmul = Matmul(self.task)
             if not matmul.choose(at):
                 raise DeviceError(
-                    f"cuBLASLt has no algorithm for {self.name}, epilogue {self.task.epilogue}, so aligned"
+                    f"cuBLASLt has no algorithm for {self.name}, epilogue {self.task.epilogue}, at this alignment"
                 )
             matmuls.append(matmul)
         self.matmuls, self.aligned = matmuls, [at.aligned for at in calls]
