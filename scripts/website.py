@@ -50,12 +50,12 @@ GUIDES = {  # in the order in which people come
     ],
     "Shapes and speed": ["shapes", "compile", "memory", "gpu", "many", "slowstep", "performance", "accuracy"],
     "Your own": ["newmodule", "newkernel", "newoptimizer", "newoperator"],
-    "Coming from": ["comingfrom", "torch", "puzzlelib", "onnx"],
+    "Coming from": ["comingfrom", "coming", "torch", "puzzlelib", "onnx"],
     "Derivatives and research": ["derivatives", "autodiff", "backwardgraph", "text", "fashion"],
     "Reference": ["reference", "models", "commandline", "operations", "seeds", "glossary"],
     "The code": ["reading", "architecture", "examples", "contributing", "changelog"],
 }
-NOTGUIDES = ("README", "operations", "seeds", "reading", "architecture", "glossary", "accuracy", "performance")
+NOTGUIDES = tuple("README coming operations seeds reading architecture glossary accuracy performance".split())
 GUIDEPAGES = [page for page in sorted(DOCS.glob("*.md")) if page.stem not in NOTGUIDES]
 SECTION = re.compile(r"(Shapes|Source|Params|Raises)\s{2,}(.*)")
 PAGES = {"CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md", "README.md": "index.md"}
