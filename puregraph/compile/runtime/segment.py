@@ -16,7 +16,7 @@ from puregraph.core.base.align import addressOf
 from puregraph.ops.ir.value import Offset, Value
 from puregraph.ops.native.llvm import jit
 from puregraph.ops.native.llvm.irbuilder import IRBuilder
-from puregraph.ops.native.llvm.kernelcall import KernelCall
+from puregraph.ops.native.llvm.kernelcall import COMPILED, KernelCall
 from puregraph.ops.native.threads import pool
 from puregraph.ops.native.threads.batch import batched
 
@@ -40,6 +40,7 @@ class Segment:
         keys = [keyOf(w) for w in works]
         makers = {key: maker(w, gap) for key, w in zip(keys, works)}
         libraries = dict(zip(makers, jit.compileAll(makers.items(), f"{DIGEST} gap {gap}" if gap else DIGEST)))
+        COMPILED.update(w.key for w in works)
         begins, slots = [], [0]
         for work, key in zip(works, keys):
             begins.append(len(slots))

@@ -6,7 +6,7 @@ transforms the sums of a panel to outputs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import cache
 from math import ceil, gcd, prod
@@ -20,7 +20,7 @@ from puregraph.ops.convolution.native.winogradmath import POSITIONS, SIZE, TILE,
 from puregraph.ops.native.llvm import jit
 from puregraph.ops.native.llvm.instructions import IRPointer, IRType, IRValue, IRVariable
 from puregraph.ops.native.llvm.irbuilder import IRBuilder
-from puregraph.ops.native.llvm.kernelcall import EpilogueSpec, KernelCall
+from puregraph.ops.native.llvm.kernelcall import COMPILED, EpilogueSpec, KernelCall
 
 if TYPE_CHECKING:
     from puregraph.core.protocols import Strided
@@ -32,6 +32,7 @@ PACKING = 30  # cycles of a vector unit to transform a filter
 READING = 30  # cycles to load a transformed filter from memory
 FLOW = 6  # bytes that memory delivers in a cycle
 MIN_PANEL_TASKS = 16  # with fewer tasks, the panels of a task are distributed over several
+NEARLY = 1.08  # a split that is compiled already is taken up to this factor of the fewest cycles
 CHAIN = 16  # products that are added sequentially
 CHAINS = 4  # chains whose sums are added sequentially
 LARGE, HEAVY = (
@@ -100,18 +101,25 @@ def planOf(
     n: int, inChannels: int, outChannels: int, high: tuple[int, int, int], wide: tuple[int, int, int]
 ) -> WinogradSplit:
     """The split that takes the fewest cycles of a vector unit, with the time to load weights that do not stay in L2."""
-    return best(jit.lanes(4), n, inChannels, outChannels, high, wide)
+    return splits(jit.lanes(4), n, inChannels, outChannels, high, wide)[0].split
+
+
+class CostedSplit(NamedTuple):
+    """A split, and the cycles that it takes."""
+
+    cost: float
+    split: WinogradSplit
 
 
 @cache
-def best(
+def splits(
     lanes: int, n: int, inChannels: int, outChannels: int, high: tuple[int, int, int], wide: tuple[int, int, int]
-) -> WinogradSplit:
-    """The fastest split for a CPU with vectors of `lanes`."""
+) -> list[CostedSplit]:
+    """All splits for a CPU with vectors of `lanes`, the fastest first."""
     most = registers(lanes)
     tiles = n * ceil(high[1] / SIZE) * ceil(wide[1] / SIZE)
     isFar = POSITIONS * inChannels * outChannels * 4 > L2_INPUT_BYTES
-    cheapest: Any = None
+    results = []
     for panels in range(1, ceil(outChannels / lanes) + 1):
         vectors = vectorsOf(ceil(ceil(outChannels / panels) / 4) * 4, lanes)
         v = len(vectors)
@@ -122,9 +130,16 @@ def best(
             rounds = max(1, min(fits, ceil(28 / rows), tiles // (MIN_PANEL_TASKS * rows)))
             step = max(v * rows, rows + v, 4, isFar * v * lanes * 4 / FLOW / rounds)
             cost = panels * (step + 0.5) * ceil(tiles / rows)
-            if cheapest is None or cost < cheapest[0]:
-                cheapest = cost, vectors, rows, rows * rounds
-    return WinogradSplit(n, inChannels, outChannels, high, wide, *cheapest[1:])
+            split = WinogradSplit(n, inChannels, outChannels, high, wide, vectors, rows, rows * rounds)
+            results.append(CostedSplit(cost, split))
+    return sorted(results, key=lambda option: option.cost)
+
+
+def compiledSplit(plan: WinogradSplit, isCompiled: Callable[[WinogradSplit], bool]) -> WinogradSplit:
+    """The plan, or a nearly as fast split into the same panels that is compiled already; sums have the same bits."""
+    options = splits(jit.lanes(4), *plan[:5])
+    near = [s for cost, s in options if s.vectors == plan.vectors and cost <= NEARLY * options[0].cost]
+    return next((s for s in near if isCompiled(s)), plan)
 
 
 def isSupported(g: Geometry) -> bool:
@@ -222,17 +237,23 @@ def winogradConvolution(
     chunk: int | None = None,
 ) -> KernelCall:
     """y = the convolution of x with the packed weight; the output channels of a chunk."""
+    suffix = f"{xPixel} {epilogue.key}"
+    plan = compiledSplit(plan, lambda split: winogradKey(split, suffix) in COMPILED)
     panels = plan.panelsOf(chunk)
     spans = min(ceil(plan.tiles / plan.block), MAX_WINOGRAD_TASKS)
     sweeps = min(len(panels), max(1, MIN_PANEL_TASKS // spans))
-    key = f"winograd {plan._replace(n=0)} {xPixel} {epilogue.key}"
 
     def write(code: IRBuilder) -> None:
         WinogradWriter(code, plan, xPixel, epilogue).write()
 
     slots = {"x": x, "b": packed, "first": panels.start, "panels": len(panels), **epilogue.slots}
     slots |= {"tiles": plan.tiles, "blocks": ceil(plan.tiles / plan.block), "spans": spans, "sweeps": sweeps}
-    return KernelCall(name, key, write, slots, spans * sweeps)
+    return KernelCall(name, winogradKey(plan, suffix), write, slots, spans * sweeps)
+
+
+def winogradKey(plan: WinogradSplit, suffix: str) -> str:
+    """The key of the kernel of a convolution; the number of samples is an argument of it."""
+    return f"winograd {plan._replace(n=0)} {suffix}"
 
 
 class WinogradWriter:

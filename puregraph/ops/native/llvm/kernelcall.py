@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from puregraph.ops.native.llvm.instructions import IRValue
 
 
+COMPILED: set[str] = set()  # keys of the kernels of all programs so far: of two equally fast ones, that here is taken
+
+
 class KernelCall(NamedTuple):
     """A call of a native kernel.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from math import gcd
 from typing import NamedTuple
@@ -14,6 +14,8 @@ from puregraph.ops.product.native.pack import DEPTH, GROUP
 PACKED_B = DEPTH << 8  # float32 elements of packed b that a task keeps in L2, to read them for each strip
 ACCUMULATORS = 1 << 17  # float32 accumulators that a task keeps between blocks of k
 CANDIDATE_TILES = 3  # tiles whose blockings are compared
+NEARLY = 1.08  # a tile that is compiled already is taken up to this factor of the least time: LLVM takes 70 ms for one
+FAR = 1.3  # tiles above this factor of the least cost of all tiles are not considered for that
 TYPICAL_COLUMNS = 256  # columns of a typical task
 TASKS_PER_THREAD = 8  # maximum number of tasks per thread; more never help
 TRIANGLE_TASKS = 2  # more tasks per thread for blocks of a triangle, which take unequally long
@@ -87,15 +89,42 @@ class GemmSizes(NamedTuple):
         return min(1.0, (1 + tile.width / self.n) / 2) if self.isSymmetric else 1.0
 
 
-@lru_cache(4096)
-def blockingFor(sizes: GemmSizes, threads: int) -> Blocking:
-    """The blocking with the least estimated time."""
+def blockingFor(sizes: GemmSizes, threads: int, isCompiled: Callable[[Microkernel], bool] | None = None) -> Blocking:
+    """The blocking with the least estimated time, or a nearly as fast one of a tile whose kernel is compiled already.
+
+    Sums have the same bits with any tile.
+    """
     if sizes.isSymmetric and threads > 1:
         threads *= TRIANGLE_TASKS
-    fit = [tile for tile in tiles(sizes.lanes, sizes.real, sizes.halves) if sizes.vectors in (0, tile.vectors)]
-    best = sorted(fit, key=lambda tile: (tileEstimate(sizes, tile), -tile.rows))[:CANDIDATE_TILES]
-    blockings = (blocking for tile in best for blocking in candidates(sizes, tile, threads))
-    return min(blockings, key=lambda blocking: estimate(sizes, blocking, threads))
+    best = fastest(sizes, threads)
+    if isCompiled is None or isCompiled(best.blocking.tile):
+        return best.blocking
+    ready = [costs for costs in best.near if isCompiled(costs.tile)]
+    cost, blocking = cheapest(sizes, ready, threads) if ready else (best.cost, best.blocking)
+    return blocking if cost <= NEARLY * best.cost else best.blocking
+
+
+class Fastest(NamedTuple):
+    """The fastest blocking of a product, its cost, and the tiles that are nearly as fast."""
+
+    cost: float
+    blocking: Blocking
+    near: list[TileCosts]
+
+
+@lru_cache(4096)
+def fastest(sizes: GemmSizes, threads: int) -> Fastest:
+    """The blocking with the least estimated time, among the tiles with the least estimated cost of all tiles."""
+    costs = tileCosts(sizes._replace(m=0, batch=0))
+    ranked = sorted((c.total(sizes), -c.tile.rows, i) for i, c in enumerate(costs))
+    cost, blocking = cheapest(sizes, [costs[i] for _, _, i in ranked[:CANDIDATE_TILES]], threads)
+    return Fastest(cost, blocking, [costs[i] for total, _, i in ranked if total <= FAR * ranked[0][0]])
+
+
+def cheapest(sizes: GemmSizes, tileCosts: Sequence[TileCosts], threads: int) -> tuple[float, Blocking]:
+    """The least estimated time of some tiles, and its blocking."""
+    options = ((c.estimate(sizes, b, threads), b) for c in tileCosts for b in candidates(sizes, c.tile, threads))
+    return min(options, key=lambda option: option[0])
 
 
 def candidates(sizes: GemmSizes, tile: Microkernel, threads: int) -> Iterator[Blocking]:
@@ -129,20 +158,44 @@ def ceilDiv(count: int, size: int) -> int:
     return -(-count // size)
 
 
-def tileEstimate(sizes: GemmSizes, tile: Microkernel) -> float:
-    """The cost of all tiles, per step: microkernels, packing, and tile overheads."""
-    strips, panels = sizes.strips(tile), sizes.panels(tile)
-    copies = strips * stripTime(sizes, tile) * ceilDiv(sizes.n, TYPICAL_COLUMNS) + panelTime(sizes, tile) * panels
-    return sizes.share(tile) * strips * (tile.rowCost(sizes.n) + panels * tileTime(sizes, tile)) + copies
+class TileCosts(NamedTuple):
+    """The costs of a tile per step, of any number of rows: of a strip, a panel, one tile and one task."""
+
+    tile: Microkernel
+    strip: float
+    panel: float
+    one: float
+    task: float
+    isRead: bool  # a single strip reads rows of b in place
+
+    def panelFor(self, m: int) -> float:
+        """The cost of packing a panel of b for m rows of a."""
+        return 0.0 if self.isRead and m <= self.tile.rows else self.panel
+
+    def total(self, sizes: GemmSizes) -> float:
+        """The cost of all tiles: microkernels, packing, and tile overheads."""
+        strips, panels = sizes.strips(self.tile), sizes.panels(self.tile)
+        copies = strips * self.strip * ceilDiv(sizes.n, TYPICAL_COLUMNS) + self.panelFor(sizes.m) * panels
+        return strips * panels * self.one + copies
+
+    def estimate(self, sizes: GemmSizes, blocking: Blocking, threads: int) -> float:
+        """The cost of the thread with the most tasks."""
+        high, wide = blocking.strips, blocking.panels
+        task = high * wide * self.one + high * self.strip + wide * self.panelFor(sizes.m) + self.task
+        tasks = ceilDiv(sizes.batch * blocking.down * blocking.across, threads)
+        return tasks * task + REMOTE * remoteRows(sizes, blocking, tasks, threads)
 
 
-def estimate(sizes: GemmSizes, blocking: Blocking, threads: int) -> float:
-    """The cost of the thread with the most tasks, per step."""
-    tile, high, wide = blocking.tile, blocking.strips, blocking.panels
-    task = sizes.share(tile) * high * wide * (tile.rowCost(sizes.n) / sizes.panels(tile) + tileTime(sizes, tile))
-    task += high * stripTime(sizes, tile) + wide * panelTime(sizes, tile) + TASK_OVERHEAD / max(sizes.steps, 1)
-    tasks = ceilDiv(sizes.batch * blocking.down * blocking.across, threads)
-    return tasks * task + REMOTE * remoteRows(sizes, blocking, tasks, threads)
+@lru_cache(4096)
+def tileCosts(sizes: GemmSizes) -> list[TileCosts]:
+    """The costs of all tiles that fit the packing of b; the number of rows and the batch do not matter."""
+    isRead, task = sizes.bLayout == "rows" and not sizes.halves, TASK_OVERHEAD / max(sizes.steps, 1)
+    costs = []
+    for tile in tiles(sizes.lanes, sizes.real, sizes.halves):
+        if sizes.vectors in (0, tile.vectors):
+            one = sizes.share(tile) * (tile.rowCost(sizes.n) / sizes.panels(tile) + tileTime(sizes, tile))
+            costs.append(TileCosts(tile, stripTime(sizes, tile), panelTime(sizes, tile), one, task, isRead))
+    return costs
 
 
 def remoteRows(sizes: GemmSizes, blocking: Blocking, tasks: int, threads: int) -> int:
@@ -167,9 +220,8 @@ def cacheLines(tile: Microkernel) -> float:
 
 
 def panelTime(sizes: GemmSizes, tile: Microkernel) -> float:
-    """The cost of packing a panel of b, per step: nothing for a single strip, which reads rows of b in place."""
-    isRead = sizes.bLayout == "rows" and sizes.m <= tile.rows and not sizes.halves
-    return 0.0 if isRead else tile.width * PACK_PANEL[sizes.bLayout] * (1 if sizes.bLayout == "packed" else sizes.group)
+    """The cost of packing a panel of b, or of loading a packed one, per step."""
+    return tile.width * PACK_PANEL[sizes.bLayout] * (1 if sizes.bLayout == "packed" else sizes.group)
 
 
 def tileTime(sizes: GemmSizes, tile: Microkernel) -> float:

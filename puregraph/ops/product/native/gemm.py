@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from puregraph.ops.native.llvm.instructions import IRPointer, IRValue
 from puregraph.ops.native.llvm.irbuilder import IRBuilder
-from puregraph.ops.native.llvm.kernelcall import EpilogueSpec, KernelCall
+from puregraph.ops.native.llvm.kernelcall import COMPILED, EpilogueSpec, KernelCall
 from puregraph.ops.native.llvm.registertranspose import transposed
 from puregraph.ops.native.threads.numthreads import threads as allThreads
 from puregraph.ops.product.native.blocking import ACCUMULATORS, PACKED_B, GemmSizes, blockingFor, capacity
@@ -86,13 +86,16 @@ def gemm(
     parts = -(-k // part) if part < k else 1
     vectors = b.vectors if isPacked else 0
     sizes = GemmSizes(m, n, part, count * parts, lanes, aLayout, bLayout, vectors, real, isSymmetric, halves)
-    blocking = blockingFor(sizes, threads)
-    tile = blocking.tile
     partials = workspace(count * parts * m * n) if workspace is not None and parts > 1 else None
     to = epilogue if partials is None else partialSums(partials, m, n, parts, batchSizes, real)
-    remainder = tile.remainderVectors(n)
-    isSingle, isBlocked = m <= tile.rows, sizes.blocks > 1
-    kernel = GemmSpec(tile, aLayout, bLayout, len(batch), isSingle, isBlocked, parts > 1, remainder, to, isSymmetric)
+    suffix = to.key
+
+    def specOf(tile: Microkernel) -> GemmSpec:
+        flags = m <= tile.rows, sizes.blocks > 1, parts > 1, tile.remainderVectors(n)
+        return GemmSpec(tile, aLayout, bLayout, len(batch), *flags, to, isSymmetric)
+
+    blocking = blockingFor(sizes, threads, lambda tile: specOf(tile).keyWith(suffix) in COMPILED)
+    kernel = specOf(blocking.tile)
     slots = {"a": a, "b": b.array if isPacked else b, "m": m, "n": n, "k": k, "part": part}
     slots |= {"aRow": aStrides[0], "aColumn": aStrides[1], "bRow": bStrides[0], "bColumn": bStrides[1]}
     slots |= {name: getattr(blocking, name) for name in ("strips", "panels", "depth", "down", "across")}
@@ -168,8 +171,12 @@ class GemmSpec(NamedTuple):
 
     @property
     def key(self) -> str:
+        return self.keyWith(self.epilogue.key)
+
+    def keyWith(self, epilogue: str) -> str:
+        """The key, if that of the epilogue is known."""
         options = f"{self.isSingleStrip:d}{self.isBlocked:d}{self.isSplit:d}{self.isSymmetric:d}{self.remainder}"
-        return f"product {self.tile.key} {self.aLayout} {self.bLayout} {self.axes} {options} {self.epilogue.key}"
+        return f"product {self.tile.key} {self.aLayout} {self.bLayout} {self.axes} {options} {epilogue}"
 
     @property
     def readsRows(self) -> bool:
