@@ -35,7 +35,7 @@ class Adafactor(Optimizer):
         self, learnRate: float = 1e-2, fading: float = -0.8, least: float = 1e-3, clip: float = 1.0, **options: Any
     ):
         super().__init__(learnRate, **options)
-        self.fading, self.least, self.clip = fading, self.within("least", least), self.within("clip", clip)
+        self.fading, self.least, self.clip = fading, self.option("least", least), self.option("clip", clip)
 
     @staticmethod
     def rule(

@@ -41,7 +41,7 @@ class AdaGrad(Optimizer):
         **options: Any,
     ):
         super().__init__(learnRate, **options)
-        self.epsilon, self.rateDecay = self.within("epsilon", epsilon), self.within("rateDecay", rateDecay)
+        self.epsilon, self.rateDecay = self.option("epsilon", epsilon), self.option("rateDecay", rateDecay)
         self.startSquares = self.within("startSquares", startSquares)
 
     def start(self, param: Array) -> dict[str, Array]:
@@ -70,4 +70,4 @@ class AdaDelta(Optimizer):
 
     def __init__(self, learnRate: float = 1.0, rho: float = 0.95, epsilon: float = 1e-6, **options: Any):
         super().__init__(learnRate, **options)
-        self.rho, self.epsilon = self.option("rho", rho, 1), self.within("epsilon", epsilon)
+        self.rho, self.epsilon = self.option("rho", rho, 1), self.option("epsilon", epsilon)

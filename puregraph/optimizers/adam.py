@@ -6,12 +6,14 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
+
 from puregraph.core.arguments import Flag, NotNegative, optional, takes
 from puregraph.core.errors import ArgumentError
 from puregraph.optimizers.optimizer import Optimizer
 from puregraph.optimizers.ruleoption import RuleOption
 
-PRODUCTS: dict[tuple[float, float], list[float]] = {}  # products of NAdam's momentum so far, by (beta1, psi)
+ORDERS = np.arange(1.0, 56.0)  # of a power series in 1/2, to the last digit of float64
 
 
 class Adam(Optimizer):
@@ -51,7 +53,7 @@ class Adam(Optimizer):
     ):
         super().__init__(learnRate if alpha is None else alpha, **options)
         self.beta1, self.beta2 = self.option("beta1", beta1, 1), self.option("beta2", beta2, 1)
-        self.epsilon, self.amsgrad = self.within("epsilon", epsilon), amsgrad
+        self.epsilon, self.amsgrad = self.option("epsilon", epsilon), amsgrad
         if amsgrad and (callable(self.rule) or "sqrt(v" not in self.rule["param"]):
             raise ArgumentError(f"{type(self).__name__}: amsgrad needs a rule with a root of v, as Adam and AdamW have")
         if amsgrad:
@@ -122,7 +124,8 @@ class NAdam(Adam):
     """mu_t = beta1 (1 - 0.96^(t psi) / 2),   p_t = mu_1 mu_2 ... mu_t,   m and v as in Adam
     w = w - rate ((1 - mu_t) / (1 - p_t) g + mu_(t+1) / (1 - p_(t+1)) m) / (sqrt(v / (1 - beta2^t)) + epsilon)
 
-    Adam that looks ahead as Nesterov's momentum does. As PyTorch's NAdam with momentum_decay = psi.
+    Adam that looks ahead as Nesterov's momentum does. As PyTorch's NAdam with momentum_decay = psi. Where beta1 or psi
+    is a schedule, p_t is that of its value now, as the bias corrections of Adam are.
 
     Source    Dozat 2016, Incorporating Nesterov momentum into Adam, ICLR workshop, algorithm 2
     Raises    ArgumentError for a setting or option out of range; options as in `Optimizer`
@@ -147,16 +150,18 @@ class NAdam(Adam):
         **options: Any,
     ):
         super().__init__(learnRate, beta1, beta2, epsilon, **options)
-        self.psi = self.within("psi", psi)
-        self.scalars = {"bias2": Adam.scalars["bias2"], "gradShare": self.gradShare, "meanShare": self.meanShare}
+        self.psi = self.option("psi", psi)
+        self.scalars = {"bias2": Adam.scalars["bias2"], "gradShare": gradShare, "meanShare": meanShare}
 
-    def gradShare(self, step: float, beta1: float) -> float:
-        """(1 - mu_t) / (1 - p_t)"""
-        return (1 - momentumAt(step, beta1, self.psi)) / (1 - momentumProduct(int(step), beta1, self.psi))
 
-    def meanShare(self, step: float, beta1: float) -> float:
-        """mu_(t+1) / (1 - p_(t+1))"""
-        return momentumAt(step + 1, beta1, self.psi) / (1 - momentumProduct(int(step) + 1, beta1, self.psi))
+def gradShare(step: float, beta1: float, psi: float) -> float:
+    """(1 - mu_t) / (1 - p_t) of NAdam"""
+    return (1 - momentumAt(step, beta1, psi)) / (1 - momentumProduct(step, beta1, psi))
+
+
+def meanShare(step: float, beta1: float, psi: float) -> float:
+    """mu_(t+1) / (1 - p_(t+1)) of NAdam"""
+    return momentumAt(step + 1, beta1, psi) / (1 - momentumProduct(step + 1, beta1, psi))
 
 
 class RAdam(Adam):
@@ -202,9 +207,11 @@ def momentumAt(step: float, beta1: float, psi: float) -> float:
     return beta1 * (1 - 0.5 * 0.96 ** (step * psi))
 
 
-def momentumProduct(step: int, beta1: float, psi: float) -> float:
-    """mu_1 mu_2 ... mu_t, computed from the product before, so that a resumed run has the same; 0 once it is 0."""
-    products = PRODUCTS.setdefault((beta1, psi), [1.0])
-    while len(products) <= step and products[-1]:
-        products.append(products[-1] * momentumAt(len(products), beta1, psi))
-    return products[min(step, len(products) - 1)]
+def momentumProduct(step: float, beta1: float, psi: float) -> float:
+    """mu_1 mu_2 ... mu_t, by the power series of log(1 - q^i / 2), with q = 0.96^psi, summed over i in closed form."""
+    log = psi * math.log(0.96)
+    if not log:
+        return (beta1 / 2) ** step
+    decays = ORDERS * log
+    total = float(np.sum(0.5**ORDERS / ORDERS * np.exp(decays) * np.expm1(step * decays) / np.expm1(decays)))
+    return beta1**step * math.exp(-total)

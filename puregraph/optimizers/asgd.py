@@ -44,8 +44,8 @@ class ASGD(Optimizer):
         **options: Any,
     ):
         super().__init__(learnRate, **options)
-        self.shrinking, self.alpha = self.within("shrinking", shrinking), self.within("alpha", alpha)
-        self.begin = self.within("begin", begin)
+        self.shrinking, self.alpha = self.option("shrinking", shrinking), self.option("alpha", alpha)
+        self.begin = self.option("begin", begin)
 
     def start(self, param: Array) -> dict[str, Array]:
         return {"average": param.copy()}

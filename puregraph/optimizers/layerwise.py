@@ -71,7 +71,7 @@ class LARS(Optimizer):
 
     def __init__(self, learnRate: float = 0.1, momRate: float = 0.9, trust: float = 1e-3, **options: Any):
         super().__init__(learnRate, **options)
-        self.momRate, self.trust = self.option("momRate", momRate), self.within("trust", trust)
+        self.momRate, self.trust = self.option("momRate", momRate), self.option("trust", trust)
 
     @staticmethod
     def rule(

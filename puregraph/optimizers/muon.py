@@ -55,8 +55,8 @@ class Muon(Optimizer):
     ):
         super().__init__(learnRate, decay=decay, **options)
         self.momRate, self.nesterov, self.steps = self.option("momRate", momRate, 1), nesterov, steps
-        self.beta1, self.beta2 = self.within("beta1", beta1, 1), self.within("beta2", beta2, 1)
-        self.epsilon = self.within("epsilon", epsilon)
+        self.beta1, self.beta2 = self.option("beta1", beta1, 1), self.option("beta2", beta2, 1)
+        self.epsilon = self.option("epsilon", epsilon)
 
     @staticmethod
     def rule(

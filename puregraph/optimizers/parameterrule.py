@@ -54,6 +54,7 @@ class ParameterRule(InitRecorder):
             raise TypeError(
                 f"{type(self).__name__} has no update: write rule = {{..., 'param': 'a formula'}} in its class"
             )
+        self.limits: dict[str, float] = {}  # below which options stay, by name
         self.learnRate = self.within("learnRate", learnRate)
         self.schedule = schedule
         self.decay = self.option("decay", decay)
@@ -81,7 +82,15 @@ class ParameterRule(InitRecorder):
 
         Raises    ArgumentError for any other value
         """
+        self.limits[name] = limit
         return value if callable(value) and not isinstance(value, type) else self.within(name, value, limit)
+
+    def optionAt(self, name: str, value: Number, step: int) -> float:
+        """Return an option after `step` updates, if its value is this number or schedule.
+
+        Raises    ArgumentError if the schedule gives anything but a number within the limits of the option
+        """
+        return factorAt(value, step, name, self.limits.get(name, math.inf)) if callable(value) else value
 
     def rateAt(self, step: int) -> float:
         """Return the learning rate after `step` updates."""
@@ -119,7 +128,8 @@ class ParameterRule(InitRecorder):
     @property
     def optionSchedules(self) -> list[Callable[[int], float]]:
         """The settings that are schedules."""
-        return [*self.scheduled().values(), *([self.decay] if callable(self.decay) else [])]
+        values = {**self.scheduled(), **{name: getattr(self, name) for name in self.limits}}
+        return [value for value in values.values() if callable(value)]
 
     @CachedProperty
     def texts(self) -> tuple[Any, Texts]:
@@ -214,7 +224,7 @@ class ParameterRule(InitRecorder):
         scheduled = [name for name, value in (*attributes, ("decay", decay)) if callable(value)]
         if scheduled:
             values, updates = {**dict(attributes), "decay": decay}, self.updates - fewer
-            numbers |= {name: factorAt(values[name], updates, name) for name in scheduled}
+            numbers |= {name: self.optionAt(name, values[name], updates) for name in scheduled}
             attributes = tuple([(name, numbers.get(name, value)) for name, value in attributes])
         numbers.setdefault("decay", decay)
         scalars = self.texts[1]

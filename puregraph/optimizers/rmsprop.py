@@ -50,7 +50,7 @@ class RMSProp(Optimizer):
         **options: Any,
     ):
         super().__init__(learnRate, **options)
-        self.factor, self.epsilon = self.option("factor", factor, 1), self.within("epsilon", epsilon)
+        self.factor, self.epsilon = self.option("factor", factor, 1), self.option("epsilon", epsilon)
         self.centered, self.momRate = centered, self.option("momRate", momRate)
         if type(self).rule is RMSProp.rule and (centered or momRate):
             self.rule = dict(RMSProp.rule)
@@ -93,7 +93,7 @@ class RMSPropGraves(Optimizer):
     ):
         super().__init__(learnRate, **options)
         self.alpha, self.momRate = self.option("alpha", alpha, 1), self.option("momRate", momRate)
-        self.epsilon = self.within("epsilon", epsilon)
+        self.epsilon = self.option("epsilon", epsilon)
 
 
 class SMORMS3(Optimizer):
@@ -120,7 +120,7 @@ class SMORMS3(Optimizer):
 
     def __init__(self, learnRate: float = 1e-3, epsilon: float = 1e-16, **options: Any):
         super().__init__(learnRate, **options)
-        self.epsilon = self.within("epsilon", epsilon)
+        self.epsilon = self.option("epsilon", epsilon)
 
     def start(self, param: Array) -> dict[str, Array]:
         return {**super().start(param), "memory": np.ones_like(param)}

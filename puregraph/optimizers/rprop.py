@@ -44,9 +44,10 @@ class Rprop(Optimizer):
         **options: Any,
     ):
         super().__init__(learnRate, **options)
-        self.fall, self.rise = self.within("fall", fall, 1), self.within("rise", rise)
-        self.least, self.most = self.within("least", least), self.within("most", most)
-        if rise < 1 or most < least:
+        self.fall, self.rise = self.option("fall", fall, 1), self.option("rise", rise)
+        self.least, self.most = self.option("least", least), self.option("most", most)
+        fixed = [value for value in (rise, least, most) if not callable(value)]
+        if len(fixed) == 3 and (rise < 1 or most < least):
             raise ArgumentError(f"Rprop: wanted rise of at least 1, and least <= most, got {rise}, {least} and {most}")
 
     def start(self, param: Array) -> dict[str, Array]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from puregraph.core.arguments import Flag, NotNegative, takes
+from puregraph.core.arguments import Flag, takes
 from puregraph.core.errors import PuregraphError
 from puregraph.optimizers.multioptimizer import MultiOptimizer
 from puregraph.optimizers.slot import Slot, normOf
@@ -29,10 +29,10 @@ class SAM(MultiOptimizer):
 
     asksAgain = True
 
-    @takes(rho=NotNegative, adaptive=Flag)
+    @takes(adaptive=Flag)
     def __init__(self, optimizer: Any, rho: float = 0.05, adaptive: bool = False):
         super().__init__({"*": optimizer})
-        self.rho, self.adaptive = rho, adaptive
+        self.rho, self.adaptive = self.option("rho", rho), adaptive
 
     def update(self, closure: Callable[[], Any] | None = None) -> bool:
         """Make one step. `closure` runs forward and backward for the batch; it is called at w + e, and at w before if
@@ -43,10 +43,10 @@ class SAM(MultiOptimizer):
         ready = readyFor(self, closure)
         sizes = [slot.param.materialize() for slot in ready]
         grads = [slot.param.grad * w if self.adaptive else slot.param.grad for slot, w in zip(ready, sizes)]
-        length = normOf(grads)
+        length, rho = normOf(grads), self.optionAt("rho", self.rho, self.step)
         kept = [w.copy() for w in sizes]
         for slot, w, grad in zip(ready, sizes, grads):
-            w += self.rho / (length + 1e-12) * (w * grad if self.adaptive else grad)
+            w += rho / (length + 1e-12) * (w * grad if self.adaptive else grad)
             slot.param.bumpVersion()
         self.zeroGradParams()
         try:

@@ -51,8 +51,8 @@ class ScheduleFree(Optimizer):
         super().__init__(learnRate, **options)
         if self.schedule is not None:
             raise ArgumentError("ScheduleFree: wanted no schedule, which its average replaces; set warmUp=100")
-        self.beta1, self.beta2 = self.within("beta1", beta1, 1), self.within("beta2", beta2, 1)
-        self.epsilon, self.warmUp = self.within("epsilon", epsilon), warmUp
+        self.beta1, self.beta2 = self.option("beta1", beta1, 1), self.option("beta2", beta2, 1)
+        self.epsilon, self.warmUp = self.option("epsilon", epsilon), warmUp
         self.scalars = {
             "bias2": "1 - beta2 ** step",
             "warmRate": f"rate * minimum(1, step / {max(1, warmUp)})",

@@ -215,20 +215,21 @@ class Epochs(Schedule):
         return self.schedule(step / self.count)
 
 
-def factorAt(schedule: Callable[[int], Any], step: int, option: str = "") -> float:
+def factorAt(schedule: Callable[[int], Any], step: int, option: str = "", limit: float = math.inf) -> float:
     """Return a schedule's number after `step` updates: a factor of the learning rate, or the value of an `option`.
 
-    Raises    ArgumentError for anything but a finite number from 0 on
+    Raises    ArgumentError for anything but a finite number from 0 to below `limit`
     """
     factor = schedule(step)
     try:
         number = math.nan if isinstance(factor, (str, bytes)) else float(factor)
     except (TypeError, ValueError, OverflowError):
         number = math.nan
-    if not 0 <= number < math.inf:
+    if not 0 <= number < limit:
+        bounds = "on, finite" if limit == math.inf else f"to below {limit}"
         raise ArgumentError(
-            f"{option or 'schedule'}: wanted {'a number' if option else 'a factor of the learning rate'} from 0 on, "
-            f"finite, got {factor!r:.60} from {schedule!r:.60} after {step} updates"
+            f"{option or 'schedule'}: wanted {'a number' if option else 'a factor of the learning rate'} from 0 "
+            f"{bounds}, got {factor!r:.60} from {schedule!r:.60} after {step} updates"
         )
     return number
 
