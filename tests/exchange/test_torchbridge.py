@@ -534,6 +534,28 @@ def test_gradients_of_a_function_add_up_until_an_update(rng):
     np.testing.assert_allclose(graph["fc"].W.grad[:, 0], 3 * wanted, rtol=1e-5)
 
 
+def test_gradients_share_memory_with_those_of_torch_after_either_is_replaced(rng):
+    graph = Sequential(Linear(3, 2, name="fc"))
+    function, x = asFunction(graph), torch.randn(4, 3)
+    tensor, param, wanted = function.module.fc.W, graph["fc"].W, asArray(x).sum(0)
+    changes = [
+        (lambda: None, 1),
+        (lambda: None, 2),
+        (lambda: setattr(tensor.grad, "data", torch.zeros(3, 2)), 1),
+        (lambda: setattr(tensor, "grad", None), 1),
+        (lambda: setattr(tensor, "grad", torch.zeros(3, 2)), 1),
+        (lambda: setattr(param, "grad", None), 1),
+        (lambda: tensor.grad.mul_(2.0), 3),
+        (lambda: setattr(param, "grad", np.ones((3, 2), np.float32)), 4),
+    ]
+    for change, count in changes:
+        change()
+        before = param.gradVersion
+        function(x).sum().backward()
+        np.testing.assert_allclose(param.grad[:, 0], count * wanted, rtol=1e-4, atol=1e-6)
+        assert param.grad.ctypes.data == tensor.grad.data_ptr() and param.gradVersion > before
+
+
 def test_a_function_of_other_shapes_is_refused_at_once():
     with pytest.raises(ShapeError, match="at 'fc'"):
         asFunction(Sequential(Linear(3, 2, name="fc")), [(5, 4)])
@@ -620,6 +642,15 @@ def test_a_call_of_known_shapes_takes_the_shortest_way():
         names = callsOf(run)
         assert len(names) <= most, names
         assert names.count("runFast") == 1 and slow.isdisjoint(names), names
+
+
+@pytest.mark.skipif(not jit.available(), reason="without native code steps run in numpy")
+def test_gradients_that_accumulate_are_not_wrapped_again():
+    for layers in (1, 6):
+        function = asFunction(Sequential([Linear(4, 4, name=f"fc{i}") for i in range(layers)]))
+        y = function(torch.randn(8, 4))
+        names = callsOf(lambda y=y: y.sum().backward(retain_graph=True))
+        assert names.count("end") == 2 * layers and names.count("asArray") == 1, names
 
 
 def test_another_shape_is_checked_and_a_known_one_runs_again(rng):

@@ -23,7 +23,12 @@ def arraysOf(tensors: torch.Tensor) -> list[Any]:
 
 def tensorsOf(arrays: Sequence[AnyArray]) -> tuple[Any, ...]:
     """Arrays as tensors; None stays None."""
-    return tuple([None if a is None else asTensor(a) for a in arrays])
+    from torch import from_numpy
+
+    try:
+        return tuple([None if a is None else from_numpy(a) for a in arrays])  # as in every call of a graph
+    except (TypeError, ValueError):
+        return tuple([None if a is None else asTensor(a) for a in arrays])
 
 
 @cache

@@ -13,7 +13,7 @@ from puregraph.compat.torch.sharing import SharedTensor, Sharing
 from puregraph.compat.torch.tensors import asArray
 from puregraph.core.arguments import Argument, Flag, ModuleLike, Shapes, optional, takes
 from puregraph.core.errors import ArgumentError
-from puregraph.core.versioning import LastUpdate
+from puregraph.core.versioning import ARRAYVERSIONS, LastUpdate
 from puregraph.graph import Graph
 from puregraph.graph.module import Module
 from puregraph.graph.sequential import Sequential
@@ -98,13 +98,23 @@ def graphOf(source: Any) -> Graph:
 def leaveGrads(slot: SharedTensor) -> None:
     """Let a tensor's gradient, accumulated by torch, be the parameter's `grad`, and reset it after every update."""
     tensor, param = slot.tensor, slot.stored
+    attributes = vars(param)  # bypasses __setattr__, for speed: torch checked shape and dtype
+
+    known: Any = None  # the accumulated gradient, of which `array` is the memory at `address`
+    array: Any = None
+    address = 0
 
     def begin(grad: Any) -> None:
-        if param.grad is None or param.gradVersion < LastUpdate.version:
+        if attributes["gradVersion"] < LastUpdate.version or attributes["grad"] is None:
             tensor.grad = None
 
     def end(tensor: Any) -> None:
-        param.grad = asArray(tensor.grad)
+        nonlocal known, array, address
+        grad = tensor.grad
+        if grad is not known or grad.data_ptr() != address:
+            known, array, address = grad, asArray(grad), grad.data_ptr()
+        attributes["grad"] = array
+        attributes["gradVersion"] = next(ARRAYVERSIONS)
 
     tensor.register_hook(begin)
     tensor.register_post_accumulate_grad_hook(end)
