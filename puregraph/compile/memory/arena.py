@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 BEST_FIT_BUFFERS = 3000  # number of largest buffers that are placed one by one, where they fit best
 RANDOM_ORDERS, MAX_SHUFFLED_BUFFERS = 60, 400  # random orders to try, and the most buffers to try them for
 END_OF_MEMORY = 2**63 - 1
-FIRST, LAST = np.zeros(1, np.int64), np.full(1, END_OF_MEMORY)  # start of the first gap, end of the last one
 WASTE = 1.01  # other orders are tried if the arena exceeds the peak use by this factor
 
 
@@ -130,23 +129,24 @@ class Gaps:
 def bestFit(buffers: list[Buffer], limit: int = END_OF_MEMORY) -> int:
     """Give each buffer the smallest gap between the buffers in use at the same time; returns the arena's size.
 
-    Stops at the first buffer that ends at or past the limit.
+    Stops at the first buffer that ends at or past the limit. Plain Python: most steps have few buffers, for which
+    calls of numpy take five times as long.
     """
-    count = len(buffers)
-    births = np.array([b.birth for b in buffers])
-    deaths = np.array([b.death for b in buffers])
-    starts = np.zeros(count, np.int64)
-    stops = np.zeros(count, np.int64)
+    taken: list[tuple[int, int, int, int]] = []  # (start, end, birth, death), by start
     total = 0
-    for i, b in enumerate(buffers):
-        (meets,) = ((births[:i] <= b.death) & (deaths[:i] >= b.birth)).nonzero()
-        order = meets[starts[meets].argsort(kind="stable")]
-        ends = np.maximum.accumulate(np.concatenate([FIRST, stops[order]]))
-        gaps = np.concatenate([starts[order], LAST]) - ends
-        (fitting,) = (gaps >= b.size).nonzero()
-        b.offset = int(ends[fitting[gaps[fitting].argmin()]])
-        starts[i], stops[i] = b.offset, b.offset + b.size
-        total = max(total, b.offset + b.size)
+    for b in buffers:
+        size, birth, death = b.size, b.birth, b.death
+        end, offset, smallest = 0, -1, END_OF_MEMORY
+        for start, stop, first, last in taken:
+            if first <= death and last >= birth:
+                gap = start - end
+                if size <= gap < smallest:
+                    offset, smallest = end, gap
+                if stop > end:
+                    end = stop
+        b.offset = end if offset < 0 else offset
+        insort(taken, (b.offset, b.offset + size, birth, death))
+        total = max(total, b.offset + size)
         if total >= limit:
             break
     return total
