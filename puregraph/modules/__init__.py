@@ -32,6 +32,7 @@ from puregraph.modules.attention import Attention
 from puregraph.modules.batchnorm import BatchNorm
 from puregraph.modules.bits import BitCast, BitShift, Bitwise
 from puregraph.modules.block import (
+    GINConv,
     GRUCell,
     LSTMCell,
     MultiHeadAttention,
@@ -78,6 +79,7 @@ from puregraph.modules.embedding import Embedder, EmbedderBag, Position, Prepend
 from puregraph.modules.fractionalpool import FractionalMaxPool
 from puregraph.modules.gated import GLU, GeGLU, ReGLU, SwiGLU
 from puregraph.modules.gathering import Gather, GatherElements, GatherND, ReverseSequence
+from puregraph.modules.graphlayers import GATConv, GCNConv, NeighborSum, SAGEConv
 from puregraph.modules.gridsample import AffineGrid, GridSample
 from puregraph.modules.identity import Cast, Identity, StopGradient
 from puregraph.modules.integerlayers import IntegerConvolve, IntegerMatMul
@@ -201,6 +203,9 @@ __all__ = [
     "Flatten",
     "FractionalMaxPool",
     "Full",
+    "GATConv",
+    "GCNConv",
+    "GINConv",
     "GLU",
     "GRU",
     "GRUCell",
@@ -264,6 +269,7 @@ __all__ = [
     "MulAddConst",
     "MultiHeadAttention",
     "Multinomial",
+    "NeighborSum",
     "NoiseInjector",
     "NonMaxSuppression",
     "NonZero",
@@ -305,6 +311,7 @@ __all__ = [
     "RoiAlign",
     "RoiPool",
     "Rotary",
+    "SAGEConv",
     "ScaleMaps",
     "Scan",
     "ScatterElements",

@@ -55,7 +55,7 @@ class Gather(Module):
         axis = normalAxis(self.axis, x.ndim)
         index = fromStart(index, x.shape[axis]) if self.fromEnd else index
         try:
-            y = scatter.gather(np.moveaxis(x, axis, 0), index)
+            y = rowsAt(np.moveaxis(x, axis, 0), index)
         except IndexError as error:
             raise DataError(f"Gather: axis {axis} has length {x.shape[axis]}: {error}") from None
         first = index.ndim
@@ -96,6 +96,11 @@ def integers(index, what):
     if index.dtype.kind not in "iu":
         raise DataError(f"{what}: wanted whole numbers as indices, got {index.dtype}; convert with .astype('int64')")
     return index
+
+
+def rowsAt(table, index):
+    """Rows of a table by index, zeros for -1."""
+    return scatter.gather(table, index)
 
 
 @contextmanager

@@ -13,7 +13,7 @@ ACTIVATIONS = "Celu HardShrink HardSigmoid LogSigmoid Mish PRelu QuickGelu RRelu
 DROPS = "AlphaDropout DropBlock Dropout2D NoiseInjector StochasticDepth"
 OTHERS = """AdaptiveAvgPool AdaptiveMaxPool BatchNorm Bilinear ChannelShuffle CosineSimilarity DepthConcat EmbedderBag Entmax GLU GeGLU GroupLinear GroupNorm
 InstanceNorm KMaxPool LCN LayerNorm MapLRN MoveAxis PairwiseDistance PixelShuffle PixelUnshuffle ReGLU SoftMin SparseMax SubtractMean
-SwapAxes SwiGLU Unfold Upsample1D Upsample3D"""
+SwapAxes SwiGLU Unfold Upsample1D Upsample3D GATConv GCNConv NeighborSum SAGEConv"""
 
 
 @pytest.mark.parametrize("name", f"{ACTIVATIONS} {DROPS} {OTHERS}".split())

@@ -2,11 +2,13 @@
 
 from puregraph.modules.block.decoding import Transformer, TransformerDecoder, TransformerDecoderLayer
 from puregraph.modules.block.encoding import TransformerEncoder, TransformerEncoderLayer
+from puregraph.modules.block.graphconv import GINConv
 from puregraph.modules.block.multihead import MultiHeadAttention
 from puregraph.modules.block.recurrentlayers import GRUCell, LSTMCell, RecurrentLayers, RNNCell
 from puregraph.modules.block.relative import alibiBias, relativeBias
 
 __all__ = [
+    "GINConv",
     "GRUCell",
     "LSTMCell",
     "MultiHeadAttention",

@@ -8,6 +8,7 @@ from puregraph.graph.backward import Accumulate, Gradient
 from puregraph.modules.adaptivepool import _Adaptive
 from puregraph.modules.costs import Cost
 from puregraph.modules.gated import _Gated
+from puregraph.modules.graphlayers import _GraphLayer
 from puregraph.modules.localnorm import _OfWindows
 from puregraph.modules.penalty import Penalty
 from puregraph.modules.shuffling import _Shuffle
@@ -34,7 +35,7 @@ RULED += (modules.EmbedderBag, modules.Entmax, modules.NoiseInjector, modules.RR
 RULED += (modules.SparseMax, modules.Unfold)
 
 
-@writesOnnx(Cost, Penalty, *RULED, _Adaptive, _Gated, _OfWindows, _Shuffle, _Similarity)
+@writesOnnx(Cost, Penalty, *RULED, _Adaptive, _Gated, _GraphLayer, _OfWindows, _Shuffle, _Similarity)
 def ruled(step: OnnxStep) -> None:
     """The calls of the rule; data checks, such as of labels, are left out."""
     forAnySize(step, writeRule)
