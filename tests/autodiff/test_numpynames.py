@@ -70,6 +70,9 @@ CASES = {
     "cumulative_prod": (lambda a: np.cumulative_prod(a, axis=0), A),
     "cov": (lambda a, b: np.cov(a, b), A, B),
     "cov of columns": (lambda a: np.cov(a, rowvar=False, ddof=0), A),
+    "cov with weights": (lambda a: np.cov(a, fweights=[1, 3, 2, 1, 4], aweights=np.abs(V)), A),
+    "cov with frequencies": (lambda a, b: np.cov(a, b, fweights=np.array([1, 3, 2, 1, 4]), ddof=2), A, B),
+    "cov of weights": (lambda a, v: np.cov(a, None, True, False, None, None, v * v), A, V),
     "corrcoef": (lambda a: np.corrcoef(a), A),
     "trapezoid": (lambda a, x: np.trapezoid(a, x), A, np.sort(V)),
     "gradient": (lambda a: np.gradient(a, 0.5)[1] + np.gradient(a, axis=0), A),
@@ -151,6 +154,14 @@ def test_values_and_both_derivatives(case):
         wanted = f(*xs)
         np.testing.assert_allclose(dataOf(f(*[Variable(x, requires_grad=True) for x in xs])), wanted, 1e-10, 1e-12)
         verify(np.random.default_rng(1), f, *xs, near=2e-5)
+
+
+@pytest.mark.parametrize("n", [3, 4, 7])
+def test_differences_that_leave_nothing_have_a_gradient_of_zeros(n):
+    v = Variable(A, requires_grad=True)
+    y = np.diff(v, n, axis=0)
+    assert y.shape == (0, 5)
+    np.testing.assert_array_equal(dataOf(grad(y, v, np.zeros((0, 5)))[0]), np.zeros((3, 5)))
 
 
 def test_what_is_not_unique_is_refused():

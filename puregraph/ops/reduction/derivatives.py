@@ -203,7 +203,9 @@ def cumsumRule(g, y, a, axis=None):
 
 @op(np.diff).vjp
 def diffRule(g, y, a, n=1, axis=-1):
-    """Negative differences of the gradient, padded with zeros, n times."""
+    """Negative differences of the gradient, padded with zeros, n times; zeros where nothing was left to subtract."""
+    if n and n > a.shape[axis]:
+        return np.zeros_like(a)
     for _ in range(n):
         width = [(1, 1) if i == axis % a.ndim else (0, 0) for i in range(a.ndim)]
         g = -np.diff(np.pad(g, width), axis=axis)

@@ -128,13 +128,26 @@ def deviationOfNumbers(a, axis=None, ddof=0, keepdims=False):
 
 
 @op(np.cov).composed
-def covariance(m, y=None, rowvar=True, bias=False, ddof=None):
-    """C = (X - mean X) (X - mean X)^T / (n - ddof), of the variables in the rows of X."""
+def covariance(m, y=None, rowvar=True, bias=False, ddof=None, fweights=None, aweights=None, *, dtype=None):
+    """C = (X - mean X) w (X - mean X)^T / n, of the variables in the rows of X, w = fweights aweights, or 1.
+
+    n = sum w - ddof sum w aweights / sum w, as numpy has it; the mean is weighted as well.
+    """
+    if dtype is not None:
+        return NotImplemented
     parts = [np.atleast_2d(x) for x in (m, y) if x is not None]
     parts = [x.T if not rowvar and x.shape[0] != 1 else x for x in parts]
     x = np.concatenate(parts, axis=0) if len(parts) > 1 else parts[0]
-    x = x - np.mean(x, axis=1, keepdims=True)
-    return np.squeeze(x @ x.T / (x.shape[1] - ((not bias) * 1 if ddof is None else ddof)))
+    ddof = (not bias) * 1 if ddof is None else ddof
+    weights = [w for w in (fweights, aweights) if w is not None]
+    if not weights:
+        x = x - np.mean(x, axis=1, keepdims=True)
+        return np.squeeze(x @ x.T / (x.shape[1] - ddof))
+    w = np.prod(np.stack([np.multiply(v, np.float64(1)) for v in weights]), axis=0)
+    total = np.sum(w)
+    count = total - ddof * (1.0 if aweights is None else np.sum(w * aweights) / total)
+    x = x - np.sum(x * w, axis=1, keepdims=True) / total
+    return np.squeeze((x * w) @ x.T / count)
 
 
 @op(np.corrcoef).composed
