@@ -80,3 +80,39 @@ def test_states_enter_and_leave_in_the_order_of_layers():
 def test_another_kind_is_refused():
     with pytest.raises(ArgumentError, match="wanted kind as one of 'LSTM', 'GRU', 'RNN', got 'lstm'"):
         RecurrentLayers("lstm", 3, 4)
+
+
+@pytest.mark.peers
+@pytest.mark.parametrize("seed", range(20))
+def test_random_settings_have_the_values_and_gradients_of_torch_eager_and_compiled(seed):
+    torch = pytest.importorskip("torch")
+    torch.manual_seed(seed)
+    rng = np.random.default_rng(seed)
+    n, t, insize, hsize, layers = (int(k) for k in rng.integers(1, (4, 6, 6, 7, 4)))
+    kind, direction = list(CELLS)[seed % 3], ["uni", "bi"][seed // 3 % 2]
+    theirs = getattr(torch.nn, kind)(insize, hsize, layers, batch_first=True, bidirectional=direction == "bi")
+    holder = torch.nn.ModuleDict({"rnn": theirs}).double()
+    x = rng.standard_normal((n, t, insize))
+    target = rng.standard_normal((n, t, hsize * (1 + (direction == "bi"))))
+    xs = torch.from_numpy(x).requires_grad_()
+    y = theirs(xs)[0]
+    ((y - torch.from_numpy(target)) ** 2).mean().backward()
+    for dtype, tolerance in ((np.float64, 1e-10), (np.float32, 2e-4)):
+        net = Sequential(RecurrentLayers(kind, insize, hsize, layers, direction, name="rnn")).calcMode(dtype)
+        net.load(holder.state_dict(), names="torch")
+        data, wanted = x.astype(dtype), target.astype(dtype)
+        values = net(data)
+        assert np.allclose(values, y.detach().numpy(), rtol=tolerance, atol=tolerance)
+        net.backward((2 * (values - wanted) / target.size).astype(dtype))
+        assert np.allclose(net.grad, xs.grad.numpy(), rtol=tolerance, atol=tolerance)
+        eager = {path: param.grad.copy() for path, param in net.params.items()}
+        for param in net.params.values():
+            param.grad = np.full_like(param.grad, np.nan)
+        net.compile([x.shape, target.shape], cost=modules.costs.MSE()).run(data, wanted)
+        for path, param in net.params.items():
+            assert np.allclose(param.grad, eager[path], rtol=tolerance, atol=tolerance), path
+            if path.endswith(".W"):  # torch has the transpose, by direction
+                i = path.split(".")[-2][1:]
+                names = [f"weight_ih_l{i}", f"weight_ih_l{i}_reverse"][: 1 + (direction == "bi")]
+                grads = np.concatenate([getattr(theirs, name).grad.numpy().T for name in names], axis=1)
+                assert np.allclose(param.grad, grads, rtol=tolerance, atol=tolerance), path
