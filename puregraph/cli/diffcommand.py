@@ -25,14 +25,13 @@ from puregraph.graph.analysis.difference import (
 )
 
 
+@uncollected()  # both graphs and their comparison are needed until the end
 def runDiff(options: argparse.Namespace) -> int:
     """Print the differences between two models; the exit code is 0 without differences, else 1."""
-    with uncollected():  # both graphs and their comparison are needed until the end
-        sides = [sideOf(target) for target in (options.first, options.second)]
+    sides = [sideOf(target) for target in (options.first, options.second)]
     graphs = [side for side in sides if isinstance(side, Graph)]
     try:
-        with uncollected():
-            compared = differenceOf(sides)
+        compared = differenceOf(sides)
         if options.output:
             if len(graphs) < 2:
                 raise UsageError("--output: wanted two models, got a file of weights, which has no nodes to draw")
