@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 from peers import compare, ours
 
+from puregraph import Linear, Sequential
 from puregraph.core.errors import ShapeError
 from puregraph.core.shape import asShape
 from puregraph.modules import Entmax, GumbelSoftMax, MatMul, SoftMax, SparseMax
+from puregraph.modules.costs import MSE
 
 
 def test_probabilities_of_known_scores():
@@ -146,3 +148,21 @@ def test_entmax_sums_to_one_at_the_threshold_that_bisection_finds(seed):
 def test_entmax_of_equals_is_even_and_far_ones_are_zero():
     assert np.allclose(Entmax()(np.full((1, 4), 1e4)), 0.25)
     assert Entmax()(np.array([[0.0, 3.0, -1e4]])).tolist() == [[0.0, 1.0, 0.0]]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_entmax_compiled_has_the_gradients_of_float64(seed):
+    rng = np.random.default_rng(seed)
+    shape = tuple(int(k) for k in rng.integers(1, 7, int(rng.integers(1, 4))))
+    axis, width = int(rng.integers(-1 - len(shape), 1 + len(shape))), int(rng.integers(2, 9))
+    x, target = rng.standard_normal((*shape, 3)), rng.standard_normal((*shape, width))
+    net = Sequential(Linear(3, width), Entmax(axis=axis)).calcMode(np.float64)
+    y = net(x)
+    net.backward(2 * (y - target) / y.size)
+    wanted = {path: param.grad.copy() for path, param in net.params.items()}
+    net.calcMode(np.float32)
+    for param in net.params.values():
+        param.grad = np.full(param.shape, np.nan, np.float32)
+    net.compile([x.shape, target.shape], cost=MSE()).run(x.astype(np.float32), target.astype(np.float32))
+    for path, param in net.params.items():
+        assert np.allclose(param.grad, wanted[path], rtol=2e-4, atol=2e-4), path
