@@ -49,6 +49,7 @@ from puregraph.modules import costs
 from puregraph.modules.costs import *
 from puregraph.ops.formula import Formula
 from puregraph.optimizers import *
+from puregraph.quantising import Quantiser, quantise
 from puregraph.serialize.checkpoint import loadGraph as load
 from puregraph.serialize.classnames import registerModule
 from puregraph.testing.check import CheckError, checkGraph, checkModule
@@ -161,6 +162,7 @@ __all__ = [
     "Pointwise",
     "Precision",
     "PuregraphError",
+    "Quantiser",
     "Recall",
     "ReduceOnPlateau",
     "Sequential",
@@ -181,6 +183,7 @@ __all__ = [
     "load",
     "plotImages",
     "plotParams",
+    "quantise",
     "registerModule",
     "registerRule",
     "seed",

@@ -45,6 +45,7 @@ GUIDES = {  # in the order in which people come
         "weights",
         "derived",
         "finetuning",
+        "quantising",
         "pictures",
         "notation",
     ],

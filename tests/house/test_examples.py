@@ -117,3 +117,11 @@ def test_prompt_improves_until_nothing_needs_to_change(run):
     assert scores == [("1", "0"), ("2", "0"), ("3", "0"), ("4", "0"), ("5", "1"), ("6", "3")]
     assert text.count("feedback to the prompt: ") == 6 and "no feedback to the prompt: nothing needs to change" in text
     assert text.endswith("1932-05-05\n")
+
+
+def test_quantise_reads_as_well_with_integers(run, tmp_path):
+    pytest.importorskip("sklearn")
+    code, text = run("quantise.py", "--small")
+    assert code == 0
+    assert "weights, int4" in text and "compared: the same" in text
+    assert (tmp_path / "digits8.h5").stat().st_size < 126_200

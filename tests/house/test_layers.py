@@ -9,7 +9,7 @@ ops
 graph
 autodiff compile data optimizers
 modules
-onnx
+onnx quantising
 serialize
 compat distributed
 draw testing train
