@@ -2,15 +2,19 @@
 
 import numpy as np
 
-from puregraph.core.arguments import Count, Flag, Number, Positive, choice, optional
+from puregraph.autodiff.derivatives.ruletape import derivedGrad
+from puregraph.core.arguments import Count, Flag, Number, Positive, Probability, choice, optional
 from puregraph.core.base.dtype import isFloating, needFloats, needOneFloat, needType
 from puregraph.core.base.widen import widen
 from puregraph.core.errors import ArgumentError, GraphWarning, need
 from puregraph.core.errors.userwarning import warnUser
+from puregraph.core.param import State
 from puregraph.core.shape import broadcast, product
 from puregraph.graph.module import Module
+from puregraph.modules.dropout import drawKey
 from puregraph.ops.attention.cudnn import backwardBytes
-from puregraph.ops.attention.reference import attend, attendGrad
+from puregraph.ops.attention.reference import attend, attendAll, attendGrad
+from puregraph.ops.random.reference import uniform
 
 
 class Attention(Module):
@@ -28,6 +32,9 @@ class Attention(Module):
     A causal `window` hides keys j <= i + o - window as well. A `cap` replaces each scaled product x by
     cap tanh(x / cap), before the mask is added.
 
+    In trainMode, `dropout` sets each p_ij to 0 with this probability and divides the others by 1 - dropout, as
+    `Dropout` does; then all scores are stored.
+
     It is computed in blocks with an online softmax, so memory grows with t + s instead of t s; the hidden
     output `lse`, in float32 or better, is the log-sum-exp of each row, from which the gradient recomputes the blocks.
 
@@ -44,6 +51,7 @@ class Attention(Module):
     reads = ("q", "k", "v", "mask", "lengths", "offset", "y", "lse")
     hidden = ("lse",)
     indices = ("lengths", "offset")
+    draws = None
 
     def __init__(
         self,
@@ -52,6 +60,7 @@ class Attention(Module):
         aligned: choice("start", "end") = "start",
         window: optional(Count) = None,
         cap: optional(Positive) = None,
+        dropout: Probability = 0.0,
         name=None,
     ):
         super().__init__(name)
@@ -59,6 +68,11 @@ class Attention(Module):
             what = "window" if window is not None else 'aligned="end"'
             raise ArgumentError(f"Attention: {what} needs causal=True")
         self.causal, self.scale, self.aligned, self.window, self.cap = causal, scale, aligned, window, cap
+        self.dropout = dropout
+        self.key = State((), drawKey, np.uint64) if dropout else None
+        self.count = State((), dtype=np.int64) if dropout else None
+        if dropout:
+            self.reads, self.hidden, self.draws = (*self.reads, "kept"), ("lse", "kept"), "count"
 
     def dataShapeFrom(self, q, k, v, mask=None, lengths=None, offset=None):
         need(all(len(x) == 4 for x in (q, k, v)), "(n, h, t, d), (n, h / g, s, d), (n, h / g, s, e)", [q, k, v])
@@ -90,10 +104,10 @@ class Attention(Module):
         return next((kind for _, kind in named), mask if isAdded else None)
 
     def hiddenShapeFrom(self, q, k, v, *others):
-        return [(*q[:3], 1)]
+        return [(*q[:3], 1), (*q[:3], k[2])][: len(self.hidden)]
 
     def hiddenTypeFrom(self, q, k, v, *others):
-        return [None if q is None else np.promote_types(q, np.float32)]
+        return [None if q is None else np.promote_types(q, np.float32), np.dtype(bool)][: len(self.hidden)]
 
     def factor(self, q):
         return q.shape[-1] ** -0.5 if self.scale is None else self.scale
@@ -117,10 +131,22 @@ class Attention(Module):
         floats = [rng.standard_normal(shape) for shape in (q, k, *others[:2])]
         return [*floats, *(rng.integers(0, k[2] + 1, shape) for shape in others[2:])]
 
-    def updateData(self, q, k, v, mask=None, lengths=None, offset=None):
+    def updateData(self, q, k, v, mask=None, lengths=None, offset=None, key=None, count=None):
         if type(mask) is np.ndarray and (doubt := self.maskDoubt(mask)):
             warnUser(f"{self.label}: {doubt}", GraphWarning)
-        return attend(q, k, v, mask, self.causal, self.factor(q), *self.extra(q, k, lengths, offset))
+        arguments = (q, k, v, mask, self.causal, self.factor(q), *self.extra(q, k, lengths, offset))
+        if not self.dropout:
+            return attend(*arguments)
+        shape = (*q.shape[:3], k.shape[2])
+        if not self.isTraining:
+            return (*attend(*arguments), np.broadcast_to(np.ones_like(q, dtype=bool, shape=(1,) * 4), shape))
+        kept = uniform(shape, key, count) >= self.dropout
+        count += 1
+        return (*attendAll(*arguments, weigh=lambda p: self.drop(p, kept)), kept)
+
+    def drop(self, p, kept):
+        """Return the weights that are kept, scaled so that the expectation is p; 0 elsewhere."""
+        return np.where(kept, p * (1 / (1 - self.dropout)), 0)
 
     def extra(self, *arguments):
         """Return the limits as the last argument of a kernel, if there are any."""
@@ -128,13 +154,25 @@ class Attention(Module):
         return () if limits is None else (limits,)
 
     def updateGrad(self, grad, q, k, v, *others, needs):
-        *masks, y, lse = others  # inputs that are left out are None or missing
-        mask, lengths, offset = [*masks, None, None, None][:3]
+        mask, lengths, offset, _, _, y, lse, *kept = others
+        if self.dropout and self.isTraining:
+            return self.droppedGrad(grad, q, k, v, mask, lengths, offset, *kept, needs)
         delta = (widen(grad) * widen(y)).sum(axis=-1, keepdims=True)
         ofMask = len(needs) > 3 and needs[3] and mask is not None
         limits = self.extra(q, k, lengths, offset)
         grads = attendGrad(grad, q, k, v, mask, lse, delta, self.causal, self.factor(q), ofMask, *limits)
         return (*grads, *[None] * (len(needs) - len(grads)))
+
+    def droppedGrad(self, grad, q, k, v, mask, lengths, offset, kept, needs):
+        """Return the gradients where weights have been dropped: of q, k, v and a mask that is added."""
+
+        def rule(q, k, v, mask, lengths, offset, kept):
+            arguments = (q, k, v, mask, self.causal, self.factor(q), *self.extra(q, k, lengths, offset))
+            return attendAll(*arguments, weigh=lambda p: self.drop(p, kept))[0]
+
+        needed = (*needs[:3], needs[3] and mask is not None and isFloating(mask.dtype), False, False, False)
+        grads = derivedGrad(rule, grad, (q, k, v, mask, lengths, offset, kept), needed)
+        return (*grads[:4], *[None] * (len(needs) - 4))
 
     def flopsFrom(self, q, k, v, *others):
         return 2 * product(q[:3]) * k[2] * (q[3] + v[3] + 2)
@@ -152,3 +190,5 @@ class Attention(Module):
         yield cls(), [(2, 1, 3, 2), (2, 1, 2, 2), (2, 1, 2, 2), (2, 1, 3, 1)]
         yield cls(causal=True, aligned="end", cap=1.5), [(2, 4, 3, 2), (2, 2, 5, 2), (2, 2, 5, 3)]
         yield cls(causal=True, window=2), [(2, 2, 3, 2), (2, 2, 5, 2), (2, 2, 5, 3), (3, 5), (2,), (2,)]
+        yield cls(dropout=0.3), [(2, 4, 3, 4), (2, 2, 5, 4), (2, 2, 5, 3), (2, 1, 3, 5)]
+        yield cls(causal=True, cap=1.5, dropout=0.5), [(1, 2, 4, 3)] * 3

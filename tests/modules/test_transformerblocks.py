@@ -9,6 +9,7 @@ from leftovers import leftToNumpy
 
 from puregraph import (
     SGD,
+    Attention,
     Linear,
     MultiHeadAttention,
     Transformer,
@@ -24,6 +25,7 @@ from puregraph.core.foreign import hintFor
 from puregraph.graph import Graph
 from puregraph.graph.input import Input
 from puregraph.modules.costs import MSE
+from puregraph.ops.random.reference import uniform
 from puregraph.weights import readyMap
 
 TINY = {  # a block, shapes of its inputs
@@ -138,6 +140,55 @@ def test_dropout_of_a_layer_follows_its_key_and_count(rng):
         state.data = states[path]
     assert np.array_equal(net(x), y)
     assert np.array_equal(net.evalMode()(x), net(x))
+
+
+def softmax(x):
+    e = np.exp(x - x.max(axis=-1, keepdims=True))
+    return e / e.sum(axis=-1, keepdims=True)
+
+
+@pytest.mark.parametrize("p", [0.1, 0.5, 0.9])
+def test_dropped_weights_are_zero_and_the_others_larger(rng, p):
+    net = Attention(dropout=p)
+    q, k, v = (rng.standard_normal((2, 3, n, 4)) for n in (5, 7, 7))
+    kept = uniform((2, 3, 5, 7), net.key.materialize(), net.count.materialize()) >= p
+    weights = softmax(q @ k.swapaxes(-1, -2) / 2) * kept / (1 - p)
+    assert np.allclose(net(q, k, v), weights @ v, rtol=0, atol=1e-12)
+    assert net.count.data == 1
+    assert np.array_equal(net.evalMode()(q, k, v), Attention()(q, k, v))
+
+
+def test_dropped_weights_average_to_the_attention(rng):
+    net = Attention(dropout=0.3)
+    q, k, v = (rng.standard_normal((400, 2, n, 4)) for n in (3, 5, 5))
+    q[1:], k[1:], v[1:] = q[:1], k[:1], v[:1]
+    mean, sure = net(q, k, v).mean(axis=0), Attention()(q[:1], k[:1], v[:1])[0]
+    assert np.abs(mean - sure).max() < 0.15
+
+
+@pytest.mark.parametrize("settings", [{}, {"causal": True}, {"causal": True, "window": 3, "cap": 2.0}])
+@pytest.mark.parametrize("masked", [False, True])
+def test_a_compiled_step_drops_weights_like_the_eager_pass(rng, settings, masked):
+    net = MultiHeadAttention(8, 2, masked=masked, dropout=0.4, **settings)
+    data = [rng.standard_normal((3, 5, 8)).astype("float32")]
+    data += [rng.standard_normal((5, 5)).astype("float32")] if masked else []
+    target = rng.standard_normal((3, 5, 8)).astype("float32")
+    start = {path: s.materialize().copy() for path, s in net.states.items()}
+    step = net.compile([*(x.shape for x in data), target.shape], cost=MSE())
+    assert not leftToNumpy(step)
+    step.run(*data, target)
+    grads = {path: p.grad.copy() for path, p in net.params.items()}
+    for path, state in net.states.items():
+        state.data = start[path]
+    net.backward(2 * (net(*data) - target) / target.size)
+    for path, p in net.params.items():
+        assert np.allclose(p.grad, grads[path], rtol=0, atol=2e-6), path
+
+
+def test_layers_drop_the_weights_of_each_attention(rng):
+    net = TransformerDecoderLayer(8, 2, attentionDropout=0.3)
+    counts = [path for path in net.states if path.endswith("count")]
+    assert counts == ["attn.attention.count", "cross.attention.count"]
 
 
 @pytest.mark.parametrize(

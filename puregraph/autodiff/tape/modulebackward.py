@@ -145,7 +145,7 @@ class ModuleBackward(TapeNode):
                         f"{self.name()}: no second derivative, because the hidden output '{name}' differs when it is "
                         "computed again, as random values do: keep the random bits in it as integers"
                     )
-            hidden = again
+            hidden = tuple([value if differentiable(h) else h for h, value in zip(hidden, again)])
         return values, (*visible, *hidden)
 
     def release(self) -> None:

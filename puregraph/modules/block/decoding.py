@@ -29,6 +29,7 @@ def TransformerDecoderLayer(
     rotary=None,
     alibi=False,
     innerDropout=None,
+    attentionDropout=0.0,
     name=None,
 ):
     """Self-attention, attention to a memory, then a network, each with a residual connection and a norm.
@@ -51,6 +52,7 @@ def TransformerDecoderLayer(
     def attention(label, mask, ends, **options):
         used = [extra[n] for n in (mask, ends) if n in extra]
         both = {"masked": mask in extra, "lengths": ends in extra, "useBias": useBias, "start": start, "groups": groups}
+        both["dropout"] = attentionDropout
         made = MultiHeadAttention(size, heads, name=label, **both, **options)
         return lambda *h: made.node(*h, *used)
 

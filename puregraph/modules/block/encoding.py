@@ -36,6 +36,7 @@ KINDS = {
     "groups": optional(Count),
     "rotary": optional(Positive),
     "alibi": Flag,
+    "attentionDropout": Probability,
 }
 
 
@@ -87,6 +88,7 @@ def TransformerEncoderLayer(
     rotary=None,
     alibi=False,
     innerDropout=None,
+    attentionDropout=0.0,
     name=None,
 ):
     """Self-attention, then a position-wise network, each with a residual connection and a norm.
@@ -97,8 +99,8 @@ def TransformerEncoderLayer(
     `inner` is the width of the network, 4 size by default. `activation` is "relu", "gelu", "tanhgelu", "quickgelu",
     "silu" or "squaredrelu", or a gate: "geglu", "reglu" or "swiglu". `dropout` is the probability of dropping an
     element of the attention's and the network's result; `innerDropout`, equal to it by default, that of the network's
-    inner values. `masked`, `lengths`, `causal`, `groups`, `rotary`, `alibi` and `start` are those of
-    `MultiHeadAttention`.
+    inner values; `attentionDropout` that of attention's weights, which torch sets to `dropout`. `masked`, `lengths`,
+    `causal`, `groups`, `rotary`, `alibi` and `start` are those of `MultiHeadAttention`.
 
     Shapes    x (n, t, size) (, mask that broadcasts to (n, heads, t, t)) (, lengths (n,)) -> (n, t, size)
     Source    Vaswani et al. 2017, arXiv:1706.03762, section 3; norms first: Xiong et al. 2020, arXiv:2002.04745
@@ -111,6 +113,7 @@ def TransformerEncoderLayer(
     parts = _LayerParts(size, dropout, epsilon, normFirst, useBias, start)
     extra = {label: Input(name=label).node() for label, isUsed in (("mask", masked), ("lengths", lengths)) if isUsed}
     options = {"start": start, "groups": groups, "rotary": rotary, "alibi": alibi, "lengths": lengths}
+    options["dropout"] = attentionDropout
     attention = MultiHeadAttention(size, heads, causal, masked=masked, useBias=useBias, name="attn", **options)
     x = Input(name="x").node()
     h = parts.added(x, lambda h: attention.node(h, *extra.values()), 1)

@@ -126,6 +126,24 @@ def attend(g, y, arguments, options, needs):
 attend.declare(layout=HEADSLAST, halves=Halves((0, 1, 2), 1), jvp=REFERENCE)
 
 
+def attendAll(q, k, v, mask, causal, scale, limits=None, weigh=None):
+    """The results of `attend` from all scores at once; `weigh` changes the weights after the softmax."""
+    (n, h, t, _), (heads, s), sees = q.shape, k.shape[1:3], limitsOf(limits)
+    rows = widen(q).reshape(n, heads, h // heads * t, q.shape[3])
+    scores, _ = sees.capped((rows @ widen(k).swapaxes(-1, -2)).reshape(n, h, t, s) * scale)
+    if mask is not None:
+        scores = np.where(mask, scores, -np.inf) if mask.dtype.kind == "b" else scores + mask.astype(scores.dtype)
+    seen = sees.visible(dataOf(q), slice(0, t), slice(0, s), causal)
+    scores = scores if seen is None else np.where(seen, scores, -np.inf)
+    top = np.maximum(scores.max(axis=-1, keepdims=True), FLOOR)
+    p = np.exp(scores - top)
+    total = p.sum(axis=-1, keepdims=True)
+    total = np.where(total > 0, total, 1)
+    p = p / total if weigh is None else weigh(p / total)
+    y = p.reshape(n, heads, h // heads * t, s) @ widen(v)
+    return y.reshape(n, h, t, v.shape[3]).astype(q.dtype, copy=False), top + np.log(total)
+
+
 @kernel
 def attendGrad(grad, q, k, v, mask, lse, rest, causal, scale, ofMask=False, limits=None):
     """The gradients of q, k and v, and, if asked for, of the mask: with p = exp(scale q k' + mask - lse),
