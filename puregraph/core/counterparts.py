@@ -340,7 +340,7 @@ Bidirectional = LSTM(8, 16, direction="bi")
 TimeDistributed: Linear takes any number of leading axes; of other modules the axes of samples and times are joined by
   Reshape
 Softmax = SoftMax
-ConvLSTM1D ConvLSTM2D ConvLSTM3D: a Scan over a graph of convolutions
+ConvLSTM1D ConvLSTM2D ConvLSTM3D = ConvLSTM; channels come before spatial axes
 STFTSpectrogram: DFT transforms windows, and a Conv1D with cosines and sines for weights makes both at once
 MelSpectrogram: a Linear of mel filters behind DFT, of windows that Slice or Unfold make
 Masking: what reads the sequences takes their lengths: LSTM(8, 16)(x, lengths=n)

@@ -32,6 +32,7 @@ from puregraph.modules.attention import Attention
 from puregraph.modules.batchnorm import BatchNorm
 from puregraph.modules.bits import BitCast, BitShift, Bitwise
 from puregraph.modules.block import (
+    ConvLSTM,
     GINConv,
     GRUCell,
     LSTMCell,
@@ -174,6 +175,7 @@ __all__ = [
     "Conv1D",
     "Conv2D",
     "Conv3D",
+    "ConvLSTM",
     "ConvNd",
     "Convolve",
     "CosineSimilarity",

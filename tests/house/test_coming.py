@@ -47,6 +47,7 @@ BARE = {  # arguments of what has no examples
     **dict.fromkeys(("Parallel", "Sequential"), (puregraph.Relu(),)),
     "Optimizer": (0.1,),
     "RecurrentLayers": ("LSTM", 4, 8),
+    "ConvLSTM": (2, 3, (3, 3)),
     "MultiHeadAttention": (8, 2),
     **dict.fromkeys(("LSTMCell", "GRUCell", "RNNCell"), (4, 8)),
     **dict.fromkeys(("TransformerEncoderLayer", "TransformerDecoderLayer", "Transformer"), (8, 2)),

@@ -1,5 +1,6 @@
 """Blocks: functions that make a Graph of several modules, named like a module; also imported as `puregraph.block`."""
 
+from puregraph.modules.block.convlstm import ConvLSTM
 from puregraph.modules.block.decoding import Transformer, TransformerDecoder, TransformerDecoderLayer
 from puregraph.modules.block.encoding import TransformerEncoder, TransformerEncoderLayer
 from puregraph.modules.block.graphconv import GINConv
@@ -8,6 +9,7 @@ from puregraph.modules.block.recurrentlayers import GRUCell, LSTMCell, Recurrent
 from puregraph.modules.block.relative import alibiBias, relativeBias
 
 __all__ = [
+    "ConvLSTM",
     "GINConv",
     "GRUCell",
     "LSTMCell",
