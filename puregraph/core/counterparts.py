@@ -507,6 +507,7 @@ LearningRateScheduler: a schedule is any function of the number of the update: A
 ExponentialMovingAverage AveragedModel = EMA
 SWALR = SWA; an average of weights; its rate is a schedule like any other
 spectral_norm = SpectralNorm; linear.W = SpectralNorm(linear.W)
+quantize quantize_static quantize_dynamic quantize_model = quantise
 cat = Concat
 permute = Transpose
 FocalLoss sigmoid_focal_loss = Focal

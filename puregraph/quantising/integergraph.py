@@ -15,26 +15,22 @@ from puregraph.graph.pointwise import Pointwise
 from puregraph.modules import (
     Add,
     Cast,
-    Concat,
     Constant,
     Flatten,
-    MatMul,
     Max,
     Min,
     Mul,
     Reshape,
-    Slice,
     Squeeze,
     Transpose,
     Unsqueeze,
 )
-from puregraph.modules.bits import BitShift, Bitwise
-from puregraph.modules.gathering import Gather
 from puregraph.modules.integerlayers import IntegerConvolve, IntegerMatMul
 from puregraph.modules.quantization import Dequantize, Quantize
 from puregraph.modules.quantizedlayers import QuantizedConvolve, QuantizedMatMul
-from puregraph.quantising.integerweights import ZERO4, along, packed
+from puregraph.quantising.integerweights import along
 from puregraph.quantising.layers import Layer
+from puregraph.quantising.wideweights import rowsOf, widened
 
 if TYPE_CHECKING:
     from puregraph.graph.module import Module
@@ -200,9 +196,9 @@ class IntegerGraph:
     def addLayer(self, layer: Layer) -> None:
         """A layer of integers, with what follows it."""
         if layer.isTable:
-            self.floats[layer.y] = self.table(layer)
+            self.floats[layer.y] = rowsOf(self, layer)
         elif self.plan.mode == "weights":
-            self.floats[layer.y] = self.widened(layer)
+            self.floats[layer.y] = widened(self, layer)
         elif self.plan.mode == "static" and self.isRounded(layer):
             self.integers[layer.end] = self.roundedLayer(layer)
             return
@@ -252,7 +248,7 @@ class IntegerGraph:
         yScale, yZero = self.scaling(layer.end)
         isRectified = layer.activation == "relu"
         if layer.isConvolution:
-            module: Module = layer.convolve(QuantizedConvolve)
+            module: Module = layer.windowed(QuantizedConvolve)
             module.isRectified = isRectified
         else:
             module = QuantizedMatMul(isRectified)
@@ -262,7 +258,7 @@ class IntegerGraph:
         """The layer with floats as output: integer sums, scaled."""
         x, xScale, xZero = self.integersOf(layer.x)
         W, scale = self.integerWeights(layer), self.plan.weights[layer.path].scale
-        module = layer.convolve(IntegerConvolve) if layer.isConvolution else IntegerMatMul()
+        module = layer.windowed(IntegerConvolve) if layer.isConvolution else IntegerMatMul()
         y = self.add(Cast("float32"), self.add(module, x, W, xZero, name="sums"), name="cast")
         wScale = self.constant((*self.key(layer), "factor"), self.perOutput(layer, scale), "WScale")
         y = self.add(Mul(), y, self.add(Mul(), xScale, wScale, name="factor"), name="" if layer.b is None else "scaled")
@@ -277,46 +273,3 @@ class IntegerGraph:
         if layer.b is None:
             return y
         return self.add(Add(), y, self.constant((*self.key(layer), "added"), self.perOutput(layer, layer.b), "b"))
-
-    def widened(self, layer: Layer) -> Any:
-        """The layer with weights that are stored as integers and multiplied as floats."""
-        W = self.wide(layer)
-        x = self.floatOf(layer.x)
-        if not layer.isConvolution:
-            return self.biased(layer, self.add(MatMul(), x, W, name="" if layer.b is None else "product"))
-        return self.add(layer.convolve(), x, W, self.bias(layer))
-
-    def wide(self, layer: Layer) -> Any:
-        """The weights of a layer as floats: a node for each array."""
-        made, key = self.plan.weights[layer.path], (*self.key(layer), "wide")
-        if key not in self.constants:
-            y = (
-                self.unpacked(layer)
-                if made.block
-                else self.add(Dequantize(made.axis), self.integerWeights(layer), self.scaleOf(layer), name="wide")
-            )
-            self.constants[key] = y[0]
-        return self.constants[key], None
-
-    def unpacked(self, layer: Layer) -> Any:
-        """4-bit weights from pairs in bytes."""
-        made, scale = self.plan.weights[layer.path], self.scaleOf(layer)
-        pairs = self.constant((*self.key(layer), "pairs"), packed(made), "W")
-        low = self.add(Bitwise("and"), pairs, self.constant("low", np.uint8(15), "mask"), name="low")
-        high = self.add(BitShift("right"), pairs, self.constant("high", np.uint8(4), "shift"), name="high")
-        y = self.add(Concat(made.axis), low, high, name="pairs")
-        size = made.integers.shape[made.axis]
-        if size % 2:
-            y = self.add(Slice((slice(None),) * made.axis + (slice(size),)), y, name="terms")
-        zero = self.constant((*self.key(layer), "zero"), np.full(made.scale.shape, ZERO4, np.uint8), "WZero")
-        y = self.add(Dequantize(made.axis, made.block), y, scale, zero, name="wide")
-        return y if made.integers.shape == layer.W.shape else self.add(Reshape(layer.W.shape), y, name="W")
-
-    def table(self, layer: Layer) -> Any:
-        """Rows of an embedding, widened once they are looked up."""
-        made, x = self.plan.weights[layer.path], self.floatOf(layer.x)
-        rows = self.add(Gather(), self.integerWeights(layer), x, name="rows")
-        scales = self.add(
-            Gather(), self.constant((*self.key(layer), "rows"), made.scale[:, None], "WScale"), x, name="scales"
-        )
-        return self.add(Mul(), self.add(Cast("float32"), rows, name="cast"), scales)

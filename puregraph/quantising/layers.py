@@ -75,11 +75,11 @@ class Layer:
         if self.isTable:
             return W[x] * (x >= 0)[..., None]
         if self.isConvolution:
-            return self.convolve().updateData(x, W, self.b)
+            return self.windowed().updateData(x, W, self.b)
         y = x @ W
         return y if self.b is None else y + self.b
 
-    def convolve(self, kind: Any = Convolve) -> Any:
+    def windowed(self, kind: Any = Convolve) -> Any:
         """A module of this geometry whose weights are inputs."""
         of = self.module
         return kind(of.stride, of.pad, of.dilation, of.groups)

@@ -47,7 +47,7 @@ class Quantiser:
     >>> net = Sequential(Linear(8, 16, name="a"), Relu(), Linear(16, 4, name="b"))
     >>> plan = Quantiser(net, np.ones((10, 8), np.float32))
     >>> plan.bytes
-    (832, 352)
+    (848, 352)
     """
 
     @takes(

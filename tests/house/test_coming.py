@@ -53,7 +53,7 @@ BARE = {  # arguments of what has no examples
     **dict.fromkeys(("TransformerEncoderLayer", "TransformerDecoderLayer", "Transformer"), (8, 2)),
     **dict.fromkeys(("TransformerEncoder", "TransformerDecoder"), (2, 8, 2)),
 }
-CALLED = {"findRate", "load", "seed"}  # functions that act on something
+CALLED = {"findRate", "load", "quantise", "seed"}  # functions that act on something
 BASES = {"Module", "Cost", "Optimizer", "Metric", "ShapeError"}
 
 
