@@ -65,7 +65,7 @@ class GCNConv(_GraphLayer):
 
     >>> layer = GCNConv(1, 1, useBias=False)
     >>> layer.W.data = np.ones((1, 1))
-    >>> layer(np.array([[1.0], [3.0]]), np.array([[0], [1]])).round(4)  # one edge, from 0 to 1
+    >>> layer(np.array([[1], [3]], "float32"), np.array([[0], [1]])).round(4)  # one edge, from 0 to 1
     array([[1.    ],
            [2.2071]], dtype=float32)
     """
