@@ -148,8 +148,8 @@ def limitOf(module, shapes):
         return module.W.shape[0]
     if isinstance(module, OneHot):
         return module.classes + 1
-    if hasattr(module, "axis"):
-        return shapes[0][module.axis]
+    if hasattr(module, "axis"):  # None: the axis itself is an input
+        return len(shapes[0]) if module.axis is None else shapes[0][module.axis]
     return shapes[0][1] if len(shapes[0]) > 1 else 2
 
 

@@ -258,7 +258,7 @@ def train(net=None, optimizer=None, shape=(8, 4), **options):
 
 def test_what_cannot_be_divided_is_refused():
     train(tensor=2)
-    with pytest.raises(DataError, match="tensor=4: 'a' .Linear. has 6 outputs, of which 4 parts cannot have as many"):
+    with pytest.raises(DataError, match="tensor=4: 'a' .Linear. has 6 outputs, which 4 ranks cannot share equally"):
         train(tensor=4)
     with pytest.raises(DataError, match="tensor: wanted a whole number of parts of at least 1, got 0"):
         train(tensor=0)
@@ -266,7 +266,7 @@ def test_what_cannot_be_divided_is_refused():
         train(tensor=2, shard="state")
     with pytest.raises(DataError, match="tensor=2: there is nothing to divide in"):
         train(Sequential(LayerNorm(4)), tensor=2)
-    with pytest.raises(DataError, match=r"tensor=4: 'attention' \(Attention\) has 2 heads, of which 4 parts cannot"):
+    with pytest.raises(DataError, match=r"tensor=4: 'attention' \(Attention\) has 2 heads, which 4 ranks cannot share"):
         splitTensors(multiHeadAttention(8, 2), 4, (3, 4, 8))
 
     class Odd(Adam):
