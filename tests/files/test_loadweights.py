@@ -308,6 +308,46 @@ def test_the_ready_map_that_would_load_all(rng):
     assert "net.load(arrays, prefix='net.') loads all of it" in refused(small(), "other arrays", own)
 
 
+def test_the_proposed_call_repeats_the_given_names(rng):
+    text = refused(small(), "other arrays", stored(rng, prefix="module._orig_mod."), names="torch")
+    assert "net.load(arrays, names='torch', prefix='module._orig_mod.') loads all of it" in text
+    names = {"norm": "norm"}
+    text = refused(small(), "other arrays", stored(rng, prefix="a."), names=names)
+    assert f"net.load(arrays, names={names!r}, prefix='a.') loads all of it" in text
+
+
+@pytest.mark.parametrize("names", [None, "torch"])
+def test_parametrized_weights_are_refused_with_the_call_that_makes_them_plain(names, rng):
+    arrays = stored(rng)
+    weight = arrays.pop("fc1.weight")
+    stores = {
+        "weight_g": "torch.nn.utils.remove_weight_norm(module.get_submodule('fc1'), 'weight')",
+        "weight_orig": "torch.nn.utils.remove_spectral_norm(module.get_submodule('fc1'), 'weight')",
+        "parametrizations.weight.original": "parametrize.remove_parametrizations(module.get_submodule('fc1'), 'weight')",
+        "parametrizations.weight.original0": "parametrize.remove_parametrizations(module.get_submodule('fc1'), 'weight')",
+    }
+    for name, call in stores.items():
+        given = arrays | {f"fc1.{name}": weight} | ({"fc1.weight_v": weight} if name == "weight_g" else {})
+        text = refused(small(), "other arrays", given, names=names)
+        assert call in text and "strict=False" not in text
+
+
+@pytest.mark.peers
+def test_a_file_of_several_state_dicts_is_loaded_by_prefix(tmp_path, rng):
+    torch = pytest.importorskip("torch")
+    first, second = ({n: torch.tensor(a) for n, a in stored(rng).items()} for _ in range(2))
+    for beside, prefix in [(second, "model_ema."), ({"module": second, "updates": 3}, "model_ema.module.")]:
+        path = str(tmp_path / "both.pt")
+        torch.save({"model": first, "model_ema": beside, "optimizer": {"momentum": first}, "epoch": 3}, path)
+        net = small()
+        text = refused(net, "other arrays", path, names="torch")
+        assert "the file holds several state dicts that fit; choose one with prefix=" in text
+        assert f"net.load({path!r}, names='torch', prefix='model.') loads all of it" in text
+        assert f"net.load({path!r}, names='torch', prefix={prefix!r}) loads all of it" in text
+        net.load(path, names="torch", prefix=prefix, strict=False)
+        assert np.array_equal(net["fc1"].W.data, second["fc1.weight"].numpy().T)
+
+
 def test_the_map_of_a_family(rng):
     net = models.resnet18(classes=3)
     names = puregraph.weights.readyMap("torchvision", net)

@@ -6,7 +6,7 @@ graph.load(torchModule.state_dict(), names={"encoder.{i}": "block{i+1}"}, prefix
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from os.path import commonprefix
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -20,6 +20,7 @@ from puregraph.graph.lookup import nearest
 from puregraph.serialize.loadreport import ArraySource, LoadReport, match
 from puregraph.serialize.weights.maps import READY, readyMap
 from puregraph.serialize.weights.namemap import NameLink, NameMap, Names
+from puregraph.serialize.weights.parametrized import parametrizedAdvice
 from puregraph.serialize.weights.proposal import layoutOf, proposeNames
 from puregraph.serialize.weights.weightfile import StoredTensor, WeightFile
 
@@ -52,7 +53,7 @@ class MappedWeights(ArraySource):
     partial = True
 
     def __init__(self, weights: Mapping[str, StoredTensor], graph: Graph | None, names: Names = None, prefix: str = ""):
-        self.weights, self.hasNames, self.prefix = weights, names is not None, prefix
+        self.weights, self.names, self.prefix = weights, names, prefix
         self.source = weights.source if isinstance(weights, WeightFile) else "the given arrays"
         self.tensors = {name[len(prefix) :]: weights[name] for name in weights if name.startswith(prefix)}
         if prefix and not self.tensors:
@@ -143,15 +144,15 @@ class MappedWeights(ArraySource):
 
     def advice(self, graph: Graph, report: LoadReport) -> str:
         """Return the call that would load the file completely; or a proposed map of names, for the user to check."""
+        parametrized = parametrizedAdvice(sorted(self.unused))
+        if parametrized:
+            return f"\n  {parametrized}"
+        calls = self.completeCalls(graph)
+        if calls:
+            several = "\n  the file holds several state dicts that fit; choose one with prefix=:" if calls[1:] else ""
+            return several + "".join(f"\n  {call} loads all of it" for call in calls)
         lines = "\n  net.load(path, strict=False) loads what fits"
-        for prefix in () if self.prefix or len(self.tensors) > MAX_MAPPED_ARRAYS else ("", *self.commonPrefixes()):
-            ways: tuple[Names, ...] = (self.map,) if self.hasNames else (None, *READY)
-            for names in ways:
-                if self.completes(graph, names, prefix):
-                    shown = "..." if isinstance(names, NameMap) else repr(names)
-                    options = (f", names={shown}" if names else "") + (f", prefix={prefix!r}" if prefix else "")
-                    return f"\n  net.load({self.where()}{options}) loads all of it"
-        if self.hasNames:
+        if self.names is not None:
             return lines
         proposed = proposeNames(graph, self.tensors)
         top = NameMap(proposed.rows[:ROWS], proposed.layout)
@@ -162,10 +163,30 @@ class MappedWeights(ArraySource):
             f"\n  and {more} more rows: puregraph.weights.proposeNames(net, path)" if more > 0 else ""
         )
 
-    def commonPrefixes(self) -> list[str]:
-        """The prefixes that all names share, longest first."""
-        parts = commonprefix(list(self.tensors)).split(".")[:-1]
-        return [".".join(parts[:n]) + "." for n in range(len(parts), 0, -1)]
+    def completeCalls(self, graph: Graph) -> list[str]:
+        """The calls of `load` that load everything: one, or one for each of several state dicts."""
+        if self.prefix or len(self.tensors) > MAX_MAPPED_ARRAYS:
+            return []
+        ways: tuple[Names, ...] = (None, *READY) if self.names is None else (self.names,)
+        calls = []
+        for group in self.prefixGroups(len(graph.params)):
+            options = ((names, prefix) for prefix in group for names in ways)
+            way = next((way for way in options if self.completes(graph, *way)), None)
+            if way is not None:
+                names, prefix = way
+                given = f", names={names!r}" if names is not None else ""
+                calls.append(f"net.load({self.where()}{given}" + (f", prefix={prefix!r})" if prefix else ")"))
+                if not prefix:
+                    break
+        return calls
+
+    def prefixGroups(self, count: int) -> list[list[str]]:
+        """The prefixes to try: those of all names; then those of the names under a first key, of at least `count`."""
+        groups: dict[str, list[str]] = {}
+        for name in self.tensors:
+            groups.setdefault(name.partition(".")[0], []).append(name)
+        parts = [names for names in groups.values() if len(names) >= max(count, 1)] if len(groups) > 1 else []
+        return [["", *commonPrefixes(self.tensors)], *map(commonPrefixes, parts)]
 
     def completes(self, graph: Graph, names: Names, prefix: str) -> bool:
         """True if everything fits with this map and prefix."""
@@ -174,6 +195,12 @@ class MappedWeights(ArraySource):
             return match(Blind(other), graph, {**graph.params, **graph.states})[0].complete
         except PuregraphError:
             return False
+
+
+def commonPrefixes(texts: Iterable[str]) -> list[str]:
+    """The prefixes that all names share, longest first."""
+    parts = commonprefix(list(texts)).split(".")[:-1]
+    return [".".join(parts[:n]) + "." for n in range(len(parts), 0, -1)]
 
 
 class Blind:

@@ -12,6 +12,7 @@ from puregraph.serialize.weights.torchpickle import TensorEntry
 WRAPPERS = ("state_dict", "model_state_dict", "model_state")  # keys of the state dict in a checkpoint
 LOOSE = ("model", "module", "network", "net", "params_ema", "params")  # the same, if only training state is beside them
 BESIDE = re.compile(r"(^|_)(optim|ema|params|sched|lr_|scaler|rng|random_state|callbacks|loops|loss)", re.IGNORECASE)
+TRAINING = re.compile(r"optim|sched|scaler|grad|loss", re.IGNORECASE)  # their arrays may have names of parameters
 VISITS = (100_000, 1 / 100)  # most values and containers in any file, and more for each byte of the file
 WRAPS = 3  # nesting of wrappers
 DEPTH = 100
@@ -73,12 +74,26 @@ def wrapperOf(value: object) -> str | None:
         return None
     for key in WRAPPERS:
         if holdsTensors(value.get(key)):
-            return key
+            return None if hasRival(value, key) else key
     for key in LOOSE:
         if isinstance(value.get(key), dict) and holdsTensors(value[key]):
             others = [name for name in value if name != key and not isBeside(name)]
-            return None if any(holdsTensors(value[name]) for name in others) else key
+            isAmbiguous = hasRival(value, key) or any(holdsTensors(value[name]) for name in others)
+            return None if isAmbiguous else key
     return None
+
+
+def hasRival(value: dict[Any, Any], key: str) -> bool:
+    """True if another state dict is beside that of a key, such as a moving average: the caller must choose."""
+    names = (
+        {name for name, item in value[key].items() if isinstance(item, TensorEntry)} if type(value[key]) is dict else ()
+    )
+    for name, other in value.items():
+        if name != key and type(other) is dict and not TRAINING.search(str(name)):
+            for state in (other, *(item for item in other.values() if type(item) is dict)):
+                if any(isinstance(state.get(text), TensorEntry) for text in names):
+                    return True
+    return False
 
 
 def isBeside(name: object) -> bool:
