@@ -7,7 +7,8 @@ the one through the bridge, the compiled passes alone on the same arrays, and a 
 tensors whose forward and backward return tensors made before. Backward passes add their gradients to `grad` of the
 input and of all parameters; for asFunction that includes the hooks which leave them in `net.params`. `overhead` is the
 first less the others, the median of all repeats, and `least` the smallest; networks without parameters and with 12
-show the cost of a parameter.
+show the cost of a parameter. Rows `cleared` time a backward pass alone that finds no gradients, after an optimizer's
+update (asFunction) or with each `grad` set to None (asModule), and have no other columns.
 
 Prints a table, and saves it with the command to benchmarks/results/bridge.txt.
 """
@@ -24,6 +25,7 @@ if __name__ == "__main__":
 
 from benchmarks import machine
 from puregraph import Linear, Sequential, Tanh
+from puregraph.optimizers import SGD
 from puregraph.torch import asArray, asFunction, asModule
 
 TARGET = 30.0  # microseconds a call and direction
@@ -92,6 +94,26 @@ def microseconds(run, calls):
     return (time.thread_time_ns() - start) / 1000 / calls
 
 
+def clearedBackward(bridge, x, params, net, calls):
+    """The median processor time of a backward pass after an update, or after gradients were set to None."""
+    import torch
+
+    optimizer = None if net is None else SGD(0.0).setupOn(net)
+    if optimizer is not None:
+        bridge(x).sum().backward()  # the first update needs gradients
+    seed, times = torch.ones_like(bridge(x)), []
+    for _ in range(calls):
+        if optimizer is not None:
+            optimizer.update()
+        for tensor in (x,) if optimizer is not None else (x, *params):
+            tensor.grad = None
+        y = bridge(x)
+        start = time.thread_time_ns()
+        y.backward(seed)
+        times.append((time.thread_time_ns() - start) / 1000)
+    return statistics.median(times[50:])
+
+
 def measure(calls, repeats):
     """Lines of the table."""
     import torch
@@ -99,7 +121,8 @@ def measure(calls, repeats):
     torch.set_num_threads(1)
     for count, make in NETWORKS.items():
         for name, wrap in [("asFunction", asFunction), ("asModule", asModule)]:
-            bridge, x = wrap(make()), torch.randn(8, 4, requires_grad=True)
+            net, x = make(), torch.randn(8, 4, requires_grad=True)
+            bridge = wrap(net)
             params = list(bridge.module.parameters() if name == "asFunction" else bridge.parameters())
             for direction, callsOf in [("forward", forwardCalls), ("backward", backwardCalls)]:
                 runs = callsOf(bridge, x, params)
@@ -112,6 +135,9 @@ def measure(calls, repeats):
                 verdict = "" if overhead < TARGET else "   above the target"
                 numbers = "".join(f"{number:9.1f}" for number in (*middle, overhead, least, TARGET))
                 yield f"{name:12}{count:6}  {direction:10}{numbers}{verdict}"
+            if params:
+                cleared = clearedBackward(bridge, x, params, net if name == "asFunction" else None, calls + 50)
+                yield f"{name:12}{count:6}  {'cleared':10}{cleared:9.1f}"
 
 
 def main():
