@@ -21,10 +21,14 @@ class LabelSetting:
         self.labels = rng.integers(0, self.classes, (n, *spatial))
         self.ignoreIndex = [None, -1, 0, -100][number % 4]
         if self.ignoreIndex is not None:
-            self.labels = np.where(rng.random(self.labels.shape) < 0.3, self.ignoreIndex, self.labels)
+            self.labels = np.where(
+                rng.random(self.labels.shape) < (1 if number == 13 else 0.3), self.ignoreIndex, self.labels
+            )
         self.weights = rng.uniform(0.1, 3, self.classes).tolist() if rng.random() < 0.5 else None
         self.reduction = REDUCTIONS[number % 3]
         self.sampleWeight = rng.random(n) if rng.random() < 0.5 else None
+        if number == 17:
+            self.sampleWeight = np.zeros(n)
         self.smoothing = float(rng.random()) if rng.random() < 0.5 else 0.0
         self.isCompiled = number % 5 == 0
 

@@ -41,10 +41,14 @@ class Setting:
         self.sampleWeight = self.rng.random(self.n) if self.rng.random() < 0.5 else None
         self.weights = self.rng.uniform(0.1, 3, self.size).tolist() if self.rng.random() < 0.5 else None
         self.weight = None if self.weights is None else torch.tensor(self.weights, dtype=torch.float64)
+        if number == 17:
+            self.sampleWeight = np.zeros(self.n)
         self.margin = float(self.rng.uniform(0.1, 1.5))
 
     def normal(self, *shape):
-        return self.rng.normal(size=shape or (self.n, self.size))
+        """Normal values, some of them extreme in every fourth setting."""
+        shape = shape or (self.n, self.size)
+        return scores(self.rng, shape) if self.number % 4 == 3 else self.rng.normal(size=shape)
 
     def check(self, cost, terms, *arrays):
         """Compare a cost with its terms in torch."""
