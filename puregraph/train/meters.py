@@ -127,6 +127,8 @@ class Meters:
         """The mean cost as `loss`, and every metric that is one number; a warning says why one is nan."""
         self.flush()
         figures = self.known(prefix)
+        if self.samples and not self.weight:
+            warnUser(f"{prefix}loss is of no sample: all labels are ignored, or have weight 0", GraphWarning)
         for metric in self.metrics:
             if math.isnan(figures.get(prefix + metric.name, 0.0)) and (doubt := metric.doubt()):
                 warnUser(f"{prefix}{metric.name} is nan: {doubt}", GraphWarning)

@@ -79,13 +79,19 @@ def test_a_step_of_grains_is_that_of_one_batch(cost, labels, accumulate):
     np.testing.assert_allclose(same, loss, rtol=1e-5)
 
 
-def test_where_nothing_counts_the_mean_is_0():
+def test_where_nothing_counts_the_mean_is_0_and_a_warning_says_why():
     nothing = np.full(60, -1)
     cost = CrossEntropy(ignoreIndex=-1)
-    assert Validator(net(), cost, batchsize=7).validate(X, nothing)["loss"] == 0
-    for options in ({}, {"accumulate": 2}, {"grains": 4}):
-        weights, loss = trained(lambda: cost, nothing, batchsize=20, **options)
+    warned = lambda: pytest.warns(GraphWarning, match="^loss is of no sample: all labels are ignored")  # noqa: E731
+    with warned():
+        assert Validator(net(), cost, batchsize=7).validate(X, nothing)["loss"] == 0
+    for options in ({}, {"accumulate": 2}, {"grains": 4}, {"compile": False}):
+        with warned():
+            weights, loss = trained(lambda: cost, nothing, batchsize=20, **options)
         assert loss == 0 and np.array_equal(weights, net().params["fc.W"].data)
+    with warned() as record:  # the validation's alone
+        Trainer(net(), cost, SGD(0.1), progress="none").train(X, LABELS, validation=(X, nothing))
+    assert len(record) == 1
 
 
 @pytest.mark.parametrize("options", [{"accumulate": 2}, {"grains": 2}], ids=["accumulated", "grains"])

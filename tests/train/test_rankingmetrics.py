@@ -13,9 +13,15 @@ from puregraph import (
     SGD,
     AveragePrecision,
     CalibrationError,
+    Confusion,
+    DiceScore,
+    ExplainedVariance,
     Kappa,
     Linear,
     LogLoss,
+    Matthews,
+    MeanIoU,
+    Pearson,
     Perplexity,
     RocAuc,
     Sequential,
@@ -84,6 +90,25 @@ def test_equal_targets_have_no_variance():
         for x in (0.3, 0.7, 0.2):
             metric.update(np.array([x, -x]), np.array([0.1, 0.1]))
         assert np.isnan(metric.value()) and metric.doubt()
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_values_that_are_not_finite_are_said_to_be_such(value):
+    for kind in (R2, Pearson, ExplainedVariance):
+        metric = kind()
+        with np.errstate(invalid="ignore"):
+            metric.update(np.array([0.3, value, 0.2]), np.array([0.1, 0.2, 0.4]))
+        assert np.isnan(metric.value()) and metric.doubt() == "predictions or targets are not finite"
+
+
+@pytest.mark.parametrize("kind", [Confusion, MeanIoU, DiceScore, Kappa, Matthews])
+def test_a_prediction_that_is_nan_is_no_class_in_a_confusion(kind):
+    """It would be the first class, by argmax, and its recall 1."""
+    x, labels = np.array([[1.0, 2.0], [np.nan, 3.0]]), np.array([1, 0])
+    for arrays in ((x, labels), (x[:, :1], labels[:, None])):
+        with pytest.raises(DataError, match="predictions that are numbers, got nan for sample 1 of the batch"):
+            kind(classes=2).update(*arrays)
+    kind(classes=2, ignore=0).update(x, labels)
 
 
 def test_means_far_from_zero_cost_no_digits():

@@ -9,7 +9,7 @@ import numpy as np
 from puregraph.core.arguments import Count, Number, Whole, choice, optional, takes
 from puregraph.core.errors import ArgumentError, DataError
 from puregraph.core.late import Late
-from puregraph.train.metrics.metric import Metric, decisions, labelled, perPosition
+from puregraph.train.metrics.metric import Metric, decisions, labelled, needNotNan, perPosition
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,8 +25,8 @@ class Confusion(Metric):
     `normalised()` gives fractions. `precision()`, `recall()` and `f1()` are computed from it, one number per class;
     nan for a class without any.
 
-    Raises    DataError if predictions and targets do not fit, or a label is not a class; ArgumentError for another
-              number of names than of classes
+    Raises    DataError if predictions and targets do not fit, a prediction is nan, or a label is not a class;
+              ArgumentError for another number of names than of classes
     """
 
     _repr_html_ = Late("puregraph.draw.notebook", "confusionHtml")
@@ -55,11 +55,14 @@ class Confusion(Metric):
     def share(self, prediction: np.ndarray, target: np.ndarray, weight: np.ndarray | None = None) -> np.ndarray:
         isYes = prediction.shape == target.shape and (target.ndim == 1 or target.shape[self.axis] == 1)
         if isYes and self.classes == 2:
+            needNotNan(prediction, self.name)
             taken, labels = (x.reshape(-1).astype(np.int64) for x in decisions(prediction, target, self))
             spread = perPosition(weight, target.shape, self.name)
             weights = None if spread is None else spread.reshape(-1)
         else:
             rows, labels, weights = labelled(prediction, target, self, weight)
+            if np.isnan(rows).any():  # of positions that count; argmax would take nan for the largest score
+                needNotNan(prediction, self.name)
             taken = rows.argmax(-1)
             if rows.shape[-1] != self.classes:
                 raise DataError(f"{self.name}: wanted predictions of {self.classes} classes, got {rows.shape[-1]}")

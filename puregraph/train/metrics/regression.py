@@ -60,7 +60,11 @@ class _CentralSums(Metric):
             return float(self.figure(*means, *products))
 
     def doubt(self) -> str:
-        return "values that are all equal have no variance" if self.sums[0] and np.isnan(self.value()) else ""
+        if not self.sums[0] or not np.isnan(self.value()):
+            return ""
+        if not np.isfinite(self.sums).all():
+            return "predictions or targets are not finite"
+        return "values that are all equal have no variance"
 
     def figure(self, e: float, t: float, x: float, ee: float, tt: float, xx: float, xt: float) -> Any:
         """Return the figure from the means of e, t and x, and their variances and covariance."""
