@@ -371,3 +371,21 @@ def test_networks_of_torchvision(name):
 def test_an_example_of_one_sample_with_one_element_a_channel_is_enough():
     module = nn.Sequential(nn.Conv2d(3, 4, 2), nn.BatchNorm2d(4))
     compare(module, (torch.randn(1, 3, 2, 2),))
+
+
+@pytest.mark.parametrize("make", [nn.ReLU6, nn.Hardtanh, lambda: nn.Hardtanh(0.5, 1.5), lambda: Clamp(-1.0, 1.0)])
+def test_derivatives_at_the_bounds_of_a_clip_are_those_of_torch(make):
+    """Where a dead unit is followed by a convolution without bias, the input of a ReLU6 is exactly 0."""
+    x = torch.tensor([-2.0, -1.0, 0.0, 0.5, 1.0, 1.5, 6.0, 7.0])
+    compare(nn.Sequential(nn.Identity(), make()), (x,))
+
+
+class Clamp(nn.Module):
+    """torch.clamp as a module; its derivative is 1 at both bounds."""
+
+    def __init__(self, low, high):
+        super().__init__()
+        self.low, self.high = low, high
+
+    def forward(self, x):
+        return x.clamp(self.low, self.high)

@@ -170,12 +170,18 @@ def prelu(r: ExportReader, x: Operand, slope: Operand) -> NodeValue:
     return r.make(Pointwise(formula="where(x > 0, x, slope * x)"), value, slope)
 
 
-@aten("hardtanh", "clamp", "clip", "clamp_min", "clamp_max")
+@aten("hardtanh")
+def hardtanh(r: ExportReader, x: Operand, low: float = -1.0, high: float = 1.0) -> NodeValue:
+    """A clip with derivative 0 at both bounds, as torch defines it, where `clamp` has 1; (0, 6) is ReLU6."""
+    if (low, high) == (0, 6):
+        return r.make(Relu6(), x)
+    return r.make(Pointwise(formula="where(x >= high, high, where(x <= low, low, x))", low=low, high=high), x)
+
+
+@aten("clamp", "clip", "clamp_min", "clamp_max")
 def clamp(r: ExportReader, x: Operand, low: Any | None = None, high: Any | None = None, **options: Any) -> NodeValue:
     """A Clip between numbers."""
     low, high = options.get("min", low), options.get("max", high)
-    if r.operation == "hardtanh":
-        low, high = -1.0 if low is None else low, 1.0 if high is None else high
     if r.operation == "clamp_max":
         low, high = None, low
     if any(not isinstance(bound, (int, float, type(None))) for bound in (low, high)):
