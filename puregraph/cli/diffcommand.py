@@ -4,34 +4,42 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from puregraph.cli.modelargument import findGraph
 from puregraph.cli.terminal import printJson
 from puregraph.cli.usageerror import UsageError
 from puregraph.compile.runtime.gc import uncollected
-from puregraph.core.errors import ArgumentError, PuregraphError, printable
+from puregraph.core.errors import ArgumentError, CheckpointError, PuregraphError, printable
+from puregraph.core.param import Stored
 from puregraph.core.storage.archive import TITLE
 from puregraph.draw.differencepicture import differenceDrawing
 from puregraph.graph import Graph
 from puregraph.graph.analysis.difference import (
     ComparedArray,
+    ComparedNode,
     ModelDifference,
+    comparedNodes,
     comparedWeights,
     difference,
     graphDifference,
     weightsOf,
 )
+from puregraph.serialize.checkpoint import opened
+from puregraph.serialize.nativefile import NativeFile
 
 
 @uncollected()  # both graphs and their comparison are needed until the end
 def runDiff(options: argparse.Namespace) -> int:
     """Print the differences between two models; the exit code is 0 without differences, else 1."""
-    sides = [sideOf(target) for target in (options.first, options.second)]
+    shared = sharedNetwork(options.first, options.second)
+    sides = [shared.graph] * 2 if shared else [sideOf(target) for target in (options.first, options.second)]
     graphs = [side for side in sides if isinstance(side, Graph)]
     try:
-        compared = differenceOf(sides)
+        compared = shared.compared if shared else differenceOf(sides)
         if options.output:
             if len(graphs) < 2:
                 raise UsageError("--output: wanted two models, got a file of weights, which has no nodes to draw")
@@ -51,6 +59,65 @@ def runDiff(options: argparse.Namespace) -> int:
     return 1 if compared.differ else 0
 
 
+class SharedNetwork(NamedTuple):
+    """The one network of two checkpoints, and the differences of their weights."""
+
+    graph: Graph
+    compared: ModelDifference
+
+
+def sharedNetwork(first: str, second: str) -> SharedNetwork | None:
+    """Compare two checkpoints of one blueprint: build one graph, and read the arrays of both files in turn.
+
+    None for other targets, and for a file that cannot be loaded: loading it by itself names it in the error.
+    """
+    if not (isCheckpoint(first) and isCheckpoint(second)):
+        return None
+    with suppress(CheckpointError), opened(first) as one, opened(second) as other:
+        if one.blueprint == other.blueprint:
+            graph = one.graph().evalMode()
+            stored = {owner: array for kind in ("params", "states") for _, array, owner in graph.stored(kind)}
+            nodes = comparedNodes(graph)
+            return SharedNetwork(graph, difference(*[nodesOf(file, nodes, stored) for file in (one, other)]))
+    return None
+
+
+def nodesOf(file: NativeFile, nodes: list[ComparedNode], stored: dict[str, Stored]) -> list[ComparedNode]:
+    """Nodes whose arrays are read from a checkpoint; `stored` has the arrays of its graph by path.
+
+    Raises    CheckpointError if the file holds other arrays or is damaged outside the arrays of the graph
+    """
+    fits = all(path in file.arrays and file.fits(path, x.shape, x.dtype) for path, x in stored.items())
+    if not fits or len(stored) != len(file.arrays):
+        raise CheckpointError("the graph holds other arrays")
+    file.check(stored)
+    file.extra()
+    paths = {id(x): path for path, x in stored.items()}
+    return [
+        node._replace(
+            arrays={
+                name: array._replace(read=partial(file.array, file.names[paths[array.key]]))
+                for name, array in node.arrays.items()
+                if array.key in paths  # others are computed by another node
+            }
+        )
+        if node.arrays
+        else node
+        for node in nodes
+    ]
+
+
+def isCheckpoint(target: str) -> bool:
+    """True for a file that puregraph.save wrote."""
+    try:
+        if target.endswith(".py"):
+            return False
+        with open(target, "rb") as file:
+            return file.read(len(TITLE)) == TITLE
+    except OSError:
+        return False
+
+
 def sideOf(target: str) -> Any:
     """The Graph of a model, a checkpoint or an ONNX file, else the WeightFile of a file.
 
@@ -66,9 +133,7 @@ def sideOf(target: str) -> Any:
             from puregraph.onnx import fromOnnx  # nothing else here needs it
 
             return fromOnnx(path)
-        with path.open("rb") as file:
-            isCheckpoint = file.read(len(TITLE)) == TITLE
-        if isCheckpoint:
+        if isCheckpoint(target):
             return findGraph(target)
         from puregraph.serialize.weights import readWeights  # nothing else here needs it
 

@@ -101,11 +101,18 @@ def setUp(holders: dict[str, Module], path: str, settings: dict[str, Any]) -> bo
     isNew = type(stored) is not kind or tuple(stored.shape) != shape
     if isNew:
         stored = vars(holder)[name] = kind(shape)
-    Stored.calcMode(stored, dtypeNamed(settings["dtype"]))
+    dtype = dtypeNamed(settings["dtype"])
+    if stored.dtype != dtype:
+        Stored.calcMode(stored, dtype)
     if isinstance(stored, Param):
-        stored.trainable = settings.get("trainable", True) is True
-        stored.rate = rateOf(decode(settings.get("rate", 1.0)), path)
-        stored.decay = settings.get("decay", True) is True
+        options = (
+            ("trainable", settings.get("trainable", True) is True),
+            ("rate", rateOf(decode(settings.get("rate", 1.0)), path)),
+            ("decay", settings.get("decay", True) is True),
+        )
+        for option, value in options:
+            if getattr(stored, option) != value:  # most are as the constructor sets them
+                setattr(stored, option, value)
     return isNew
 
 

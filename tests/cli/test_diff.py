@@ -2,13 +2,15 @@
 
 import json
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import puregraph
-from puregraph import BatchNorm, Graph, Input, LayerNorm, Linear, Relu, Sequential, Sigmoid, Sub
+from puregraph import BatchNorm, Graph, Input, LayerNorm, Linear, Relu, Sequential, Sigmoid, Sub, WeightNorm
 from puregraph.cli import main
+from puregraph.cli.diffcommand import sharedNetwork
 from puregraph.draw.differencepicture import differenceDrawing
 from puregraph.graph.analysis.difference import distance, graphDifference
 
@@ -165,3 +167,31 @@ def test_five_thousand_nodes_take_about_a_second():
     compared = graphDifference(*graphs)
     assert time.process_time() - start < 5  # 0.4 s on a machine with nothing else to do
     assert [change.first for change in compared.changed] == ["l1000"] and compared.equal == 5002
+
+
+def test_checkpoints_of_one_network_are_compared_as_their_graphs_are(tmp_path, capsys):
+    first, second = net(), net()
+    for i, (path, param) in enumerate(second.params.items()):
+        param.data = first.params[path].data + (i == 2)
+    paths = [saved(tmp_path / "a.h5", first), saved(tmp_path / "b.h5", second)]
+    assert sharedNetwork(*paths).compared.differ
+    assert main(["diff", *paths]) == 1
+    text = capsys.readouterr().out
+    assert text == graphDifference(first, second).text(*paths) + "\n"
+    assert sharedNetwork(paths[0], saved(tmp_path / "c.h5", net(Sigmoid(name="end")))) is None
+    data = bytearray(Path(paths[1]).read_bytes())
+    data[-1 - data[::-1].index(second.params[path].data.tobytes()[::-1][:4])] ^= 1  # in the last array
+    Path(paths[1]).write_bytes(data)
+    assert main(["diff", *paths]) == 2
+    assert f"cannot load '{paths[1]}'" in capsys.readouterr().err
+
+
+def test_tied_and_computed_parameters_of_checkpoints_are_read_once(tmp_path, capsys):
+    first = Linear(3, 3, name="fc")
+    tied = Sequential(first, Relu(), first, Linear(3, 2, name="out"), name="net")
+    WeightNorm.on(tied, "out.W")
+    paths = [saved(tmp_path / "a.h5", tied), saved(tmp_path / "b.h5", tied)]
+    assert main(["diff", *paths]) == 0
+    first.W.data[0, 0] += 2
+    assert main(["diff", paths[0], saved(tmp_path / "b.h5", tied)]) == 1
+    assert "values differ by up to 2" in capsys.readouterr().out
