@@ -11,7 +11,7 @@ from puregraph.compile.program import Program
 from puregraph.compile.runtime.buffers import Workspace
 from puregraph.compile.trace.costchecks import warnOf
 from puregraph.compile.trace.withcost import withCost
-from puregraph.core.arguments import Bytes, Flag, ModuleLike, Optimizers, Types, optional, takes
+from puregraph.core.arguments import Bytes, Flag, ModuleLike, Optimizers, Types, takes
 from puregraph.core.errors import GraphError, GraphWarning, need, plural
 from puregraph.core.errors.userwarning import warnUser
 from puregraph.core.machinememory import memoryBytes
@@ -114,11 +114,11 @@ class Programs:
 
 
 @takes(
-    cost=optional(ModuleLike),
-    optimizer=optional(Optimizers),
-    train=optional(Flag),
-    dtypes=optional(Types),
-    budget=optional(Bytes),
+    cost=ModuleLike | None,
+    optimizer=Optimizers | None,
+    train=Flag | None,
+    dtypes=Types | None,
+    budget=Bytes | None,
 )
 def compile(
     graph: Graph,

@@ -2,7 +2,7 @@
 
 Constructors of modules declare them by annotations, everything else by a decorator:
 
-    def __init__(self, p: Probability = 0.5, useBias: Flag = True, mode: choice("nearest", "linear") = "nearest"):
+    def __init__(self, p: Probability = 0.5, k: Count | None = None, mode: Annotated[str, choice("a", "b")] = "a"):
 
     @takes(patience=Size, monitor=Text)
     def __init__(self, monitor: str = "val loss", patience: int = 5):
@@ -18,7 +18,7 @@ import math
 import os
 from collections.abc import Callable
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -26,7 +26,9 @@ from puregraph.core.base.keywords import refuseKeyword
 from puregraph.core.errors import ArgumentError, Fault, PuregraphError, ShapeError, SizeError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import DTypeLike
 
 LARGEST = 1 << 31  # exclusive bound of window sizes, so that products fit in 64 bits
 F = TypeVar("F", bound=Callable[..., Any])
@@ -50,6 +52,14 @@ class Argument:
                 hint = f"make one: {value.__name__}(...)"
             fault = Fault(f"{name} as {self.wanted}", f"{value!r:.200}", hint or self.hint, module=owner)
             raise self.error(fault) if issubclass(self.error, ShapeError) else self.error(str(fault))
+
+    def __or__(self, other: None) -> Argument:
+        """The same requirement, or None: `Count | None`."""
+        if other is not None:
+            return NotImplemented
+        return Argument(
+            f"{self.wanted}, or None", lambda value: value is None or self.holds(value), self.error, self.hint
+        )
 
     def __repr__(self) -> str:
         return self.wanted
@@ -83,69 +93,101 @@ def isPath(value: object) -> bool:
     return isinstance(value, (str, os.PathLike)) and "\0" not in os.fsdecode(value)
 
 
-Flag = Argument("True or False", lambda value: isinstance(value, (bool, np.bool_)))
-Number = Argument("a finite number", isNumber)
-NotNegative = Argument("a finite number of at least 0", lambda value: isNumber(value) and value >= 0)
-Positive = Argument("a finite number above 0", lambda value: isNumber(value) and value > 0)
-Scalar = Argument("a number", lambda value: isNumber(value) or isinstance(value, Real) and math.isinf(value))
-Fraction = Argument("a number from 0 to 1", lambda value: isNumber(value) and 0 <= value <= 1)
-Probability = Argument("a probability with 0 <= p < 1", lambda value: isNumber(value) and 0 <= value < 1)
-AnyFunction = Argument("a function", lambda value: callable(value) and not isinstance(value, type))
-ModuleLike = Argument(
-    "a module, such as Linear(3, 4)", lambda value: not isinstance(value, type) and hasattr(value, "dataShapeFrom")
-)
-GraphLike = Argument("a graph", lambda value: not isinstance(value, type) and getattr(value, "isGraph", False))
-Optimizers = Argument(
-    "an optimizer, such as Adam(), or a dict of several",
-    lambda value: not isinstance(value, type) and (hasattr(value, "setupOn") or isinstance(value, dict)),
-)
-OptimizerLike = Argument(
-    "an optimizer, such as Adam()", lambda value: not isinstance(value, type) and hasattr(value, "setupOn")
-)
-Dtype = Argument(
-    "a dtype of numbers, such as np.float32",
-    lambda value: isType(value) and (np.dtype(value).kind in "fiub" or np.dtype(value).name == "bfloat16"),
-)
-Types = Argument(
-    "a list of dtypes, one for each input",
-    lambda value: isinstance(value, (tuple, list)) and all(map(Dtype.holds, value)),
-)
-Shapes = Argument(
-    "a list of shapes, one for each input",
-    lambda value: isinstance(value, list) and all(isinstance(shape, (tuple, list)) for shape in value),
-)
-FilePath = Argument("a path", lambda value: isPath(value))
-FileSource = Argument(
-    "a path, or the bytes of a file", lambda value: isPath(value) or isinstance(value, (bytes, bytearray, memoryview))
-)
-Text = Argument("a text", lambda value: isinstance(value, str))
-Texts = Argument(
-    "a text, or a tuple of texts",
-    lambda value: all(isinstance(text, str) for text in (value if isinstance(value, (tuple, list)) else (value,))),
-)
-Whole = Argument(
-    "a whole number", lambda value: isinstance(value, Integral) and not isinstance(value, bool), ShapeError
-)
-Items = Argument("a tuple or a list", lambda value: isinstance(value, (tuple, list)), ShapeError)
-Axes = Argument("a tuple of axes, such as (0, 2, 1)", lambda value: isinstance(value, (tuple, list)), ShapeError)
-Wholes = Argument("a list of whole numbers", lambda value: areWhole(value), ShapeError)
-Counts = Argument("a list of whole numbers from 1 to 2^31 - 1", lambda value: areWhole(value, 1), ShapeError)
-Pairs = Argument(
-    "a list of pairs of whole numbers",
-    lambda value: isinstance(value, (tuple, list)) and all(areWhole(pair) and len(pair) == 2 for pair in value),
-    ShapeError,
-)
-Bytes = Argument("a whole number of bytes of at least 1", lambda value: isWhole(value, 1))
-Size = Argument("a whole number of at least 0", lambda value: isWhole(value, 0), SizeError)
-Count = Argument("a whole number of at least 1", lambda value: isWhole(value, 1), SizeError)
+if TYPE_CHECKING:
+    # To a type checker a requirement is the type of the values that it accepts.
+    Flag: TypeAlias = bool
+    Number: TypeAlias = float
+    NotNegative: TypeAlias = float
+    Positive: TypeAlias = float
+    Scalar: TypeAlias = float
+    Fraction: TypeAlias = float
+    Probability: TypeAlias = float
+    AnyFunction: TypeAlias = Callable[..., Any]
+    ModuleLike: TypeAlias = Any
+    GraphLike: TypeAlias = Any
+    Optimizers: TypeAlias = Any
+    OptimizerLike: TypeAlias = Any
+    Dtype: TypeAlias = DTypeLike
+    Types: TypeAlias = Sequence[DTypeLike]
+    Shapes: TypeAlias = list[Any]
+    FilePath: TypeAlias = str | os.PathLike[str]
+    FileSource: TypeAlias = str | os.PathLike[str] | bytes | bytearray | memoryview
+    Text: TypeAlias = str
+    Texts: TypeAlias = str | Sequence[str]
+    Whole: TypeAlias = int
+    Items: TypeAlias = Sequence[Any]
+    Axes: TypeAlias = Sequence[int]
+    Wholes: TypeAlias = Sequence[int]
+    Counts: TypeAlias = Sequence[int]
+    Pairs: TypeAlias = Sequence[Sequence[int]]
+    Bytes: TypeAlias = int
+    Size: TypeAlias = int
+    Count: TypeAlias = int
+else:
+    Flag = Argument("True or False", lambda value: isinstance(value, (bool, np.bool_)))
+    Number = Argument("a finite number", isNumber)
+    NotNegative = Argument("a finite number of at least 0", lambda value: isNumber(value) and value >= 0)
+    Positive = Argument("a finite number above 0", lambda value: isNumber(value) and value > 0)
+    Scalar = Argument("a number", lambda value: isNumber(value) or isinstance(value, Real) and math.isinf(value))
+    Fraction = Argument("a number from 0 to 1", lambda value: isNumber(value) and 0 <= value <= 1)
+    Probability = Argument("a probability with 0 <= p < 1", lambda value: isNumber(value) and 0 <= value < 1)
+    AnyFunction = Argument("a function", lambda value: callable(value) and not isinstance(value, type))
+    ModuleLike = Argument(
+        "a module, such as Linear(3, 4)", lambda value: not isinstance(value, type) and hasattr(value, "dataShapeFrom")
+    )
+    GraphLike = Argument("a graph", lambda value: not isinstance(value, type) and getattr(value, "isGraph", False))
+    Optimizers = Argument(
+        "an optimizer, such as Adam(), or a dict of several",
+        lambda value: not isinstance(value, type) and (hasattr(value, "setupOn") or isinstance(value, dict)),
+    )
+    OptimizerLike = Argument(
+        "an optimizer, such as Adam()", lambda value: not isinstance(value, type) and hasattr(value, "setupOn")
+    )
+    Dtype = Argument(
+        "a dtype of numbers, such as np.float32",
+        lambda value: isType(value) and (np.dtype(value).kind in "fiub" or np.dtype(value).name == "bfloat16"),
+    )
+    Types = Argument(
+        "a list of dtypes, one for each input",
+        lambda value: isinstance(value, (tuple, list)) and all(map(Dtype.holds, value)),
+    )
+    Shapes = Argument(
+        "a list of shapes, one for each input",
+        lambda value: isinstance(value, list) and all(isinstance(shape, (tuple, list)) for shape in value),
+    )
+    FilePath = Argument("a path", lambda value: isPath(value))
+    FileSource = Argument(
+        "a path, or the bytes of a file",
+        lambda value: isPath(value) or isinstance(value, (bytes, bytearray, memoryview)),
+    )
+    Text = Argument("a text", lambda value: isinstance(value, str))
+    Texts = Argument(
+        "a text, or a tuple of texts",
+        lambda value: all(isinstance(text, str) for text in (value if isinstance(value, (tuple, list)) else (value,))),
+    )
+    Whole = Argument(
+        "a whole number", lambda value: isinstance(value, Integral) and not isinstance(value, bool), ShapeError
+    )
+    Items = Argument("a tuple or a list", lambda value: isinstance(value, (tuple, list)), ShapeError)
+    Axes = Argument("a tuple of axes, such as (0, 2, 1)", lambda value: isinstance(value, (tuple, list)), ShapeError)
+    Wholes = Argument("a list of whole numbers", lambda value: areWhole(value), ShapeError)
+    Counts = Argument("a list of whole numbers from 1 to 2^31 - 1", lambda value: areWhole(value, 1), ShapeError)
+    Pairs = Argument(
+        "a list of pairs of whole numbers",
+        lambda value: isinstance(value, (tuple, list)) and all(areWhole(pair) and len(pair) == 2 for pair in value),
+        ShapeError,
+    )
+    Bytes = Argument("a whole number of bytes of at least 1", lambda value: isWhole(value, 1))
+    Size = Argument("a whole number of at least 0", lambda value: isWhole(value, 0), SizeError)
+    Count = Argument("a whole number of at least 1", lambda value: isWhole(value, 1), SizeError)
 
 
-def optional(kind: Argument) -> Argument:
-    """The same requirement, or None."""
-    return Argument(f"{kind.wanted}, or None", lambda value: value is None or kind.holds(value), kind.error, kind.hint)
+def meets(kind: Any, value: object) -> bool:
+    """True if a value satisfies a requirement."""
+    return kind.holds(value)
 
 
-def hinted(kind: Argument, hint: str) -> Argument:
+def hinted(kind: Any, hint: str) -> Argument:
     """The same requirement, with a hint."""
     return Argument(kind.wanted, kind.holds, kind.error, hint)
 
@@ -155,13 +197,13 @@ def choice(*values: str) -> Argument:
     return Argument(f"one of {', '.join(map(repr, values))}", lambda value: isinstance(value, str) and value in values)
 
 
-def takes(**kinds: Argument) -> Callable[[F], F]:
+def takes(**kinds: Any) -> Callable[[F], F]:
     """Decorate a function to check its arguments by parameter name before it runs.
 
     @takes(patience=Size, mode=choice("min", "max"))
     """
 
-    def misplaced(kind: Argument, value: object, number: int, name: str, later: tuple[str, ...]) -> str:
+    def misplaced(kind: Any, value: object, number: int, name: str, later: tuple[str, ...]) -> str:
         """The hint for a wrong value at the position of a flag, text or path: the argument that was probably meant."""
         if kind not in (Flag, Text, FilePath):
             return ""
@@ -247,5 +289,10 @@ def tooMany(owner: str, function: Any, names: tuple[str, ...], arguments: tuple[
 
 def checked(construct: Any) -> Any:
     """Wrap a constructor to check the arguments annotated with an Argument; without any, return it unchanged."""
-    kinds = {name: kind for name, kind in construct.__annotations__.items() if isinstance(kind, Argument)}
+    annotations = construct.__annotations__
+    for name, kind in annotations.items():  # Annotated[str, choice("min", "max")] holds the Argument beside the type
+        annotations[name] = next(
+            (item for item in getattr(kind, "__metadata__", ()) if isinstance(item, Argument)), kind
+        )
+    kinds = {name: kind for name, kind in annotations.items() if isinstance(kind, Argument)}
     return takes(**kinds)(construct) if kinds else construct

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.core.arguments import Size, isNumber, optional, takes
+from puregraph.core.arguments import Size, isNumber, takes
 from puregraph.core.base.mutex import Mutex
 from puregraph.core.errors import ArgumentError
 
@@ -46,7 +46,7 @@ class SeedCounter:
 SEED = SeedCounter()
 
 
-@takes(number=optional(Size))
+@takes(number=Size | None)
 def seed(number: int | None) -> None:
     """Make later constructions reproducible: the k-th parameter made after `seed(n)` always has the same values."""
     SEED.reset(number)

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from puregraph.core.arguments import AnyFunction, Text, optional, takes
+from puregraph.core.arguments import AnyFunction, Text, takes
 from puregraph.core.errors import ArgumentError, AutoDiffException
 from puregraph.core.versioning import COUNTER
 
@@ -57,7 +57,7 @@ class Registered(NamedTuple):
 REGISTRY: dict[tuple[type | str, str], Registered] = {}  # by (type, or its name or operator; name of the rule)
 
 
-@takes(name=optional(Text), applies=AnyFunction)
+@takes(name=Text | None, applies=AnyFunction)
 def registerRule(
     moduleType: type, name: str | None = None, applies: Callable[[Any], bool] = lambda module: True
 ) -> Callable:

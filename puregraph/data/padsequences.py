@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from puregraph.core import device
-from puregraph.core.arguments import Scalar, Size, optional, takes
+from puregraph.core.arguments import Scalar, Size, takes
 from puregraph.core.base.dtype import isNumeric
 from puregraph.core.errors import DataError, show
 
 
-@takes(length=optional(Size), value=Scalar)
+@takes(length=Size | None, value=Scalar)
 def padded(sequences: Sequence[object], length: int | None = None, value: float = 0) -> tuple[np.ndarray, np.ndarray]:
     """Stack sequences of different lengths, padded with `value` to `length` time steps; returns (array, lengths).
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from puregraph.core import device
-from puregraph.core.arguments import Flag, Fraction, Size, optional, takes
+from puregraph.core.arguments import Flag, Fraction, Size, takes
 from puregraph.core.errors import DataError
 from puregraph.data.arrays import arraysFrom, checkLengths, checkPair, checkRows, isSeveral, plain, rowsOf
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 Pair = tuple[Any, Any]
 
 
-@takes(part=Fraction, seed=optional(Size), stratify=Flag)
+@takes(part=Fraction, seed=Size | None, stratify=Flag)
 def split(
     data: Any, target: AnyArray | None = None, part: float = 0.25, seed: int = 0, stratify: bool = True
 ) -> tuple[Pair, Pair]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from puregraph.core.arguments import FilePath, Flag, Text, Texts, choice, optional, takes
+from puregraph.core.arguments import FilePath, Flag, Text, Texts, choice, takes
 from puregraph.core.errors import CheckpointError, DataError, GraphWarning, plural
 from puregraph.core.errors.userwarning import warnUser
 from puregraph.core.foreign import ForeignAttributes
@@ -55,8 +55,8 @@ class TableReader(ForeignAttributes):
     @takes(
         numbers=Texts,
         categories=Texts,
-        classes=optional(Text),
-        fill=optional(choice(*FILLS)),
+        classes=Text | None,
+        fill=choice(*FILLS) | None,
         scale=Flag,
         quantities=Texts,
     )

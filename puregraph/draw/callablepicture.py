@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from puregraph.core.arguments import FilePath, optional, takes
+from puregraph.core.arguments import FilePath, takes
 from puregraph.core.errors import plural
 from puregraph.draw.drawing import Drawing
 from puregraph.draw.picture import Picture, PictureBox, PictureEdge
@@ -55,13 +55,13 @@ def tapePicture(node: Any) -> Picture:
     return picture
 
 
-@takes(path=optional(FilePath))
+@takes(path=FilePath | None)
 def drawCallables(graph: AcyclicDirectedGraph, path: StrPath | None = None) -> Drawing:
     """Draw this graph: `graph.draw("net.svg")`, or .html, .dot, .png, or without a file in a notebook."""
     return drawn(callablePicture(graph), path)
 
 
-@takes(path=optional(FilePath))
+@takes(path=FilePath | None)
 def drawTape(node: TapeNode, path: StrPath | None = None) -> Drawing:
     """Draw the tape from this node on: `y.grad_fn.draw("tape.svg")`, or .html, .dot, .png, or no file in a notebook."""
     return drawn(tapePicture(node), path)

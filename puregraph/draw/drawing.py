@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from puregraph.core.arguments import FilePath, Flag, Size, optional, takes
+from puregraph.core.arguments import FilePath, Flag, Size, takes
 from puregraph.core.errors import ArgumentError, PuregraphError
 from puregraph.core.storage.atomicwrite import whole
 from puregraph.draw.collapsing import collapsed, fitting, withoutRepeats
@@ -114,7 +114,7 @@ class Drawing:
         return f"<Drawing of {self.whole.title}: {len(self.picture.boxes)} boxes>"
 
 
-@takes(path=optional(FilePath), depth=optional(Size), repeats=Flag)
+@takes(path=FilePath | None, depth=Size | None, repeats=Flag)
 def drawGraph(
     graph: Graph, path: StrPath | None = None, *shapes: Any, depth: int | None = None, repeats: bool = False
 ) -> Drawing:

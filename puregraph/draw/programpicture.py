@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from puregraph.compile.report.describe import Describer, by
 from puregraph.compile.report.flops import flopsOf
 from puregraph.compile.report.stepprofile import StepProfile
-from puregraph.core.arguments import Argument, FilePath, Flag, Size, optional, takes
+from puregraph.core.arguments import Argument, FilePath, Flag, Size, takes
 from puregraph.core.errors import ArgumentError, show
 from puregraph.draw.arenapicture import arenaSvg
 from puregraph.draw.collapsing import MAX_DEFAULT_BOXES
@@ -139,7 +139,7 @@ Heat = Argument(
 )
 
 
-@takes(path=optional(FilePath), heat=optional(Heat), depth=optional(Size), repeats=Flag)
+@takes(path=FilePath | None, heat=Heat | None, depth=Size | None, repeats=Flag)
 def drawProgram(
     program: Program, path: StrPath | None = None, heat: Any = None, depth: int | None = None, repeats: bool = True
 ) -> Any:

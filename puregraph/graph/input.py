@@ -1,6 +1,6 @@
 """Input: a named input of a graph."""
 
-from puregraph.core.arguments import Dtype, optional
+from puregraph.core.arguments import Dtype
 from puregraph.core.base.dtype import isFloating, nativeType, needType
 from puregraph.core.errors import need
 from puregraph.core.parameterized import PRECISIONS, dtypeOf
@@ -25,7 +25,7 @@ class Input(Module):
     reads = ()
     flopsPerElement = 0
 
-    def __init__(self, shape=None, dtype: optional(Dtype) = None, name=None):
+    def __init__(self, shape=None, dtype: Dtype | None = None, name=None):
         super().__init__(shape if isinstance(shape, str) else name)
         self.shape = None if shape is None or isinstance(shape, str) else asShape(shape)
         self.dtype = None if dtype is None else nativeType(dtype)

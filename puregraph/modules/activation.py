@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from puregraph.core.arguments import Count, Flag, NotNegative, Number, Positive, optional
+from puregraph.core.arguments import Count, Flag, NotNegative, Number, Positive
 from puregraph.core.base.widen import widened
 from puregraph.core.errors import need
 from puregraph.core.param import Param
@@ -311,7 +311,7 @@ class PRelu(Module):
     reads = ("x", "slope")
     needsFloats = True
 
-    def __init__(self, maps: optional(Count) = None, sharedMaps: Flag = False, name=None):
+    def __init__(self, maps: Count | None = None, sharedMaps: Flag = False, name=None):
         super().__init__(name)
         self.sharedMaps = sharedMaps or maps is None
         self.slope = Param((1 if self.sharedMaps else maps,), 0.25)

@@ -1,9 +1,11 @@
 """Attention: each query takes a weighted mean of values, with weights from its scores with the keys."""
 
+from typing import Annotated
+
 import numpy as np
 
 from puregraph.autodiff.derivatives.ruletape import derivedGrad
-from puregraph.core.arguments import Count, Flag, Number, Positive, Probability, choice, optional
+from puregraph.core.arguments import Count, Flag, Number, Positive, Probability, choice
 from puregraph.core.base.dtype import isFloating, needFloats, needOneFloat, needType
 from puregraph.core.base.widen import widen
 from puregraph.core.errors import ArgumentError, GraphWarning, need
@@ -56,10 +58,10 @@ class Attention(Module):
     def __init__(
         self,
         causal: Flag = False,
-        scale: optional(Number) = None,
-        aligned: choice("start", "end") = "start",
-        window: optional(Count) = None,
-        cap: optional(Positive) = None,
+        scale: Number | None = None,
+        aligned: Annotated[str, choice("start", "end")] = "start",
+        window: Count | None = None,
+        cap: Positive | None = None,
         dropout: Probability = 0.0,
         name=None,
     ):

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from puregraph.core.arguments import Count, Flag, Fraction, NotNegative, isWhole, optional
+from puregraph.core.arguments import Count, Flag, Fraction, NotNegative, isWhole
 from puregraph.core.base.widen import widen
 from puregraph.core.errors import GraphWarning, need
 from puregraph.core.errors.userwarning import warnUser
@@ -44,7 +44,7 @@ class BatchNorm(Module):
         self,
         maps: Count,
         epsilon: NotNegative = 1e-5,
-        momentum: optional(Fraction) = 0.1,
+        momentum: Fraction | None = 0.1,
         affine: Flag = True,
         synchronized: Flag = False,
         name=None,

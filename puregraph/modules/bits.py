@@ -1,5 +1,7 @@
 """Bits: logic of the bits of integers, and shifts of them."""
 
+from typing import Annotated
+
 import numpy as np
 
 from puregraph.core.arguments import Dtype, choice
@@ -34,7 +36,7 @@ class Bitwise(_OfBits):
     Raises    ShapeError if the shapes do not broadcast, or there is one input too many
     """
 
-    def __init__(self, function: choice(*FUNCTIONS) = "and", name=None):
+    def __init__(self, function: Annotated[str, choice(*FUNCTIONS)] = "and", name=None):
         super().__init__(name)
         self.function = function
 
@@ -60,7 +62,7 @@ class BitShift(_OfBits):
     Raises    ShapeError if the shapes do not broadcast
     """
 
-    def __init__(self, direction: choice("left", "right") = "left", name=None):
+    def __init__(self, direction: Annotated[str, choice("left", "right")] = "left", name=None):
         super().__init__(name)
         self.direction = direction
 

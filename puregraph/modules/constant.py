@@ -3,7 +3,7 @@
 import numpy as np
 
 from puregraph.core.accumulate import needPlain
-from puregraph.core.arguments import Dtype, Scalar, Whole, optional
+from puregraph.core.arguments import Dtype, Scalar, Whole
 from puregraph.core.base.dtype import inferredType, isFloating, isNumeric, nativeType, needType, promoted
 from puregraph.core.dim import Dim
 from puregraph.core.errors import ArgumentError, need, show
@@ -39,7 +39,7 @@ class Constant(Module):
     reads = ()
     flopsPerElement = 0
 
-    def __init__(self, value=None, shape=None, dtype: optional(Dtype) = None, name=None):
+    def __init__(self, value=None, shape=None, dtype: Dtype | None = None, name=None):
         super().__init__(name)
         need(
             (value is None) != (shape is None),

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from puregraph.core.arguments import Flag, Whole, optional
+from puregraph.core.arguments import Flag, Whole
 from puregraph.core.shape import givenNumber, normalAxis, sizesOf
 from puregraph.graph.module import Module
 from puregraph.ops.reduction.cumulate import cumulate
@@ -19,7 +19,7 @@ class _Cumulative(Module):
     followsValues = True
     indices = shapeInputs = ("along",)
 
-    def __init__(self, axis: optional(Whole) = 0, exclusive: Flag = False, reverse: Flag = False, name=None):
+    def __init__(self, axis: Whole | None = 0, exclusive: Flag = False, reverse: Flag = False, name=None):
         super().__init__(name)
         self.axis, self.exclusive, self.reverse = axis, exclusive, reverse
         if axis is not None:

@@ -1,5 +1,7 @@
 """Regions of images: RoiAlign, RoiPool, NonMaxSuppression."""
 
+from typing import Annotated
+
 import numpy as np
 
 from puregraph.core.arguments import Counts, Flag, Scalar, Size, choice
@@ -34,7 +36,7 @@ class RoiAlign(Module):
         size: Counts,
         scale: Scalar = 1.0,
         samples: Size = 0,
-        mode: choice("avg", "max") = "avg",
+        mode: Annotated[str, choice("avg", "max")] = "avg",
         isCentred: Flag = True,
         name=None,
     ):

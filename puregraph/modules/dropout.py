@@ -1,6 +1,7 @@
 """Random modules: Dropout and its relatives, noise, and samples of a distribution."""
 
 from math import prod
+from typing import Annotated
 
 import numpy as np
 
@@ -269,8 +270,8 @@ class NoiseInjector(_Noise):
 
     def __init__(
         self,
-        mode: choice("add", "mul") = "add",
-        noisetype: choice("uniform", "gaussian") = "uniform",
+        mode: Annotated[str, choice("add", "mul")] = "add",
+        noisetype: Annotated[str, choice("uniform", "gaussian")] = "uniform",
         params: Items = (0.0, 1.0),
         name=None,
     ):

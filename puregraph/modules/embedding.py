@@ -1,10 +1,12 @@
 """Embedder and EmbedderBag, vectors by index; Position and Prepend, parameters added to or put before a sequence."""
 
+from typing import Annotated
+
 import numpy as np
 
 from puregraph.autodiff.derivatives.ruletape import derivedGrad
 from puregraph.core import initial
-from puregraph.core.arguments import Count, NotNegative, Positive, Size, choice, hinted, optional
+from puregraph.core.arguments import Count, NotNegative, Positive, Size, choice, hinted
 from puregraph.core.base.widen import widened
 from puregraph.core.errors import DataError, need
 from puregraph.core.param import Param
@@ -29,7 +31,7 @@ class Embedder(Module):
 
     def __init__(
         self,
-        vocabulary: hinted(Count, "give the number of words, such as len(words)"),
+        vocabulary: Annotated[int, hinted(Count, "give the number of words, such as len(words)")],
         embsize: Size,
         initscheme="uniform",
         wscale: NotNegative = 1.0,
@@ -85,10 +87,10 @@ class EmbedderBag(Embedder):
 
     def __init__(
         self,
-        vocabulary: hinted(Count, "give the number of words, such as len(words)"),
+        vocabulary: Annotated[int, hinted(Count, "give the number of words, such as len(words)")],
         embsize: Size,
-        mode: choice("sum", "mean", "max") = "mean",
-        maxNorm: optional(Positive) = None,
+        mode: Annotated[str, choice("sum", "mean", "max")] = "mean",
+        maxNorm: Positive | None = None,
         initscheme="uniform",
         wscale: NotNegative = 1.0,
         name=None,

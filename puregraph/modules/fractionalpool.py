@@ -4,7 +4,7 @@ from math import prod
 
 import numpy as np
 
-from puregraph.core.arguments import Positive, isWhole, optional
+from puregraph.core.arguments import Positive, isWhole
 from puregraph.core.errors import ArgumentError, need
 from puregraph.core.param import State
 from puregraph.core.tracer import arrayLike
@@ -41,7 +41,7 @@ class FractionalMaxPool(Module):
     draws = "count"
     drawsAlways = True  # in evalMode too: it is part of the model
 
-    def __init__(self, size=2, outsize=None, ratio: optional(Positive) = None, name=None):
+    def __init__(self, size=2, outsize=None, ratio: Positive | None = None, name=None):
         super().__init__(name)
         for label, value in (("size", size), ("outsize", outsize)):
             values = value if isinstance(value, (tuple, list)) else (value,)

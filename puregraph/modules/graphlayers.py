@@ -1,5 +1,7 @@
 """Graph layers: GCNConv, SAGEConv, GATConv and NeighborSum, messages along edges that are summed at each node."""
 
+from typing import Annotated
+
 import numpy as np
 
 from puregraph.autodiff.derivatives.ruletape import derivedGrad
@@ -141,7 +143,7 @@ class SAGEConv(_GraphLayer):
         self,
         insize: Count,
         outsize: Count,
-        mode: choice("mean", "sum", "max") = "mean",
+        mode: Annotated[str, choice("mean", "sum", "max")] = "mean",
         useBias: Flag = True,
         initscheme=None,
         name=None,

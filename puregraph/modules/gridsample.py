@@ -2,7 +2,7 @@
 
 from itertools import product
 from math import prod
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
@@ -130,8 +130,8 @@ class GridSample(Module):
 
     def __init__(
         self,
-        mode: choice("nearest", "linear", "cubic") = "linear",
-        padding: choice("zeros", "border", "reflection") = "zeros",
+        mode: Annotated[str, choice("nearest", "linear", "cubic")] = "linear",
+        padding: Annotated[str, choice("zeros", "border", "reflection")] = "zeros",
         alignCorners: Flag = False,
         name=None,
     ):

@@ -5,7 +5,7 @@ from itertools import accumulate
 import numpy as np
 
 from puregraph.autodiff.derivatives.ruletape import derivedGrad
-from puregraph.core.arguments import Count, Whole, isWhole, optional
+from puregraph.core.arguments import Count, Whole, isWhole
 from puregraph.core.base.widen import asResultType
 from puregraph.core.dim import Dim
 from puregraph.core.errors import need, show
@@ -113,7 +113,7 @@ class Split(Module):
     followsValues = True
     indices = shapeInputs = ("lengths",)
 
-    def __init__(self, axis: Whole, sections=None, name=None, count: optional(Count) = None):
+    def __init__(self, axis: Whole, sections=None, name=None, count: Count | None = None):
         super().__init__(name)
         need((sections is None) != (count is None), "sections, or the count of parts whose lengths are an input", count)
         self.axis, self.sections, self.count = axis, sections, count

@@ -1,5 +1,7 @@
 """Linear, an affine map of the last axis; Bilinear, of two vectors; GroupLinear, a map for each group."""
 
+from typing import Annotated
+
 import numpy as np
 
 from puregraph.autodiff.derivatives.ruletape import derivedGrad
@@ -152,8 +154,8 @@ class GroupLinear(Module):
         useW: Flag = True,
         useBias: Flag = True,
         initscheme=None,
-        inmode: choice("full", "one") = "full",
-        wmode: choice("full", "one") = "full",
+        inmode: Annotated[str, choice("full", "one")] = "full",
+        wmode: Annotated[str, choice("full", "one")] = "full",
         batchDim: Size = 0,
         transpW: Flag = False,
         name=None,

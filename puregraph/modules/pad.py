@@ -1,8 +1,10 @@
 """Pad: more or fewer elements before and after, along some axes."""
 
+from typing import Annotated
+
 import numpy as np
 
-from puregraph.core.arguments import Scalar, Wholes, areWhole, choice, optional
+from puregraph.core.arguments import Scalar, Wholes, areWhole, choice
 from puregraph.core.base.dtype import inferredType, needType
 from puregraph.core.base.widen import widened
 from puregraph.core.dim import Dim
@@ -38,10 +40,10 @@ class Pad(Module):
     def __init__(
         self,
         pad=None,
-        mode: choice(*MODES) = "constant",
+        mode: Annotated[str, choice(*MODES)] = "constant",
         fillValue: Scalar = 0.0,
         name=None,
-        axes: optional(Wholes) = None,
+        axes: Wholes | None = None,
     ):
         super().__init__(name)
         self.pad, self.axes = None, None if axes is None else tuple(axes)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from puregraph.core import initial
-from puregraph.core.arguments import Count, Fraction, NotNegative, Whole, optional, takes
+from puregraph.core.arguments import Count, Fraction, NotNegative, Whole, takes
 from puregraph.core.base.widen import widen
 from puregraph.core.device import toDevice, toHost
 from puregraph.core.errors import ArgumentError, need
@@ -59,7 +59,7 @@ class WeightNorm(Derived):
 
     reads = ("v", "g")
 
-    @takes(axis=optional(Whole))
+    @takes(axis=Whole | None)
     def __init__(self, of: Param, axis: int | None = None):
         super().__init__(of, axis=axis)
 
@@ -103,7 +103,7 @@ class SpectralNorm(Derived):
     passesStraight = True
     reads = ("sigma", "left", "right", "y")
 
-    @takes(axis=optional(Whole), iterations=Count, epsilon=NotNegative)
+    @takes(axis=Whole | None, iterations=Count, epsilon=NotNegative)
     def __init__(self, of: Param, axis: int | None = None, iterations: int = 1, epsilon: float = 1e-12):
         super().__init__(of, axis=axis, iterations=iterations, epsilon=epsilon)
 
@@ -259,7 +259,7 @@ class LoRA(Derived):
 
     reads = ("A", "B")
 
-    @takes(rank=Count, alpha=optional(NotNegative))
+    @takes(rank=Count, alpha=NotNegative | None)
     def __init__(self, of: Param, rank: int = 8, alpha: float | None = None):
         self.begin()
         super().__init__(of, rank=rank, alpha=float(rank if alpha is None else alpha))
@@ -322,7 +322,7 @@ class FakeQuantise(Derived):
     reads = ()
     passesStraight = True
 
-    @takes(bits=Count, axis=optional(Whole))
+    @takes(bits=Count, axis=Whole | None)
     def __init__(self, of: Param, bits: int = 8, axis: int | None = None):
         if not 2 <= bits <= 16:
             raise ArgumentError(f"FakeQuantise: wanted bits from 2 to 16, got {bits!r}")
@@ -399,7 +399,7 @@ class Standardised(Derived):
 
     reads = ("V", "y")
 
-    @takes(axis=optional(Whole), epsilon=NotNegative)
+    @takes(axis=Whole | None, epsilon=NotNegative)
     def __init__(self, of: Param, axis: int | None = None, epsilon: float = 1e-5):
         super().__init__(of, axis=axis, epsilon=epsilon)
 

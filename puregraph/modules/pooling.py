@@ -1,10 +1,11 @@
 """Pooling: maximum or mean of each window, or of each channel."""
 
 from math import prod
+from typing import Annotated
 
 import numpy as np
 
-from puregraph.core.arguments import Argument, Count, Flag, Wholes, isNumber, optional
+from puregraph.core.arguments import Argument, Count, Flag, Wholes, isNumber
 from puregraph.core.base.widen import divided, widened
 from puregraph.core.errors import need
 from puregraph.core.shape import product
@@ -225,7 +226,7 @@ class AvgPoolNd(_Pool):
         *,
         dilation=1,
         ceil: Flag = False,
-        divisor: optional(Count) = None,
+        divisor: Count | None = None,
     ):
         super().__init__(name)
         self.setWindows(size, stride, pad, dilation, ceil)
@@ -340,7 +341,7 @@ class AvgPool3D(AvgPoolNd):
         yield cls((2, 1, 2), pad=(1, 0, 0)), [(1, 2, 3, 2, 3)]
 
 
-AtLeast1 = Argument("a finite number of at least 1", lambda value: isNumber(value) and value >= 1)
+AtLeast1 = Annotated[float, Argument("a finite number of at least 1", lambda value: isNumber(value) and value >= 1)]
 
 
 class LpPoolNd(_Pool):

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from puregraph.core.arguments import Dtype, Size, Whole, optional
+from puregraph.core.arguments import Dtype, Size, Whole
 from puregraph.core.base.dtype import nativeType
 from puregraph.core.dim import Dim
 from puregraph.core.errors import need
@@ -93,7 +93,7 @@ class Dequantize(_Scaled):
 
     namesFloats = True
 
-    def __init__(self, axis: Whole = 1, block: Size = 0, dtype: optional(Dtype) = None, name=None):
+    def __init__(self, axis: Whole = 1, block: Size = 0, dtype: Dtype | None = None, name=None):
         super().__init__(name)
         self.setScaling(axis, block)
         self.dtype = None if dtype is None else nativeType(dtype)

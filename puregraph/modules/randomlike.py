@@ -1,5 +1,7 @@
 """RandomLike: samples in the shape of an input."""
 
+from typing import Annotated
+
 import numpy as np
 
 from puregraph.core.arguments import Dtype, Scalar, choice
@@ -27,7 +29,7 @@ class RandomLike(Module):
 
     def __init__(
         self,
-        kind: choice("uniform", "normal") = "uniform",
+        kind: Annotated[str, choice("uniform", "normal")] = "uniform",
         start: Scalar = 0.0,
         scale: Scalar = 1.0,
         dtype: Dtype = "float32",

@@ -1,5 +1,7 @@
 """Recurrent layers: RNN, GRU, LSTM, and their common base."""
 
+from typing import Annotated
+
 import numpy as np
 
 from puregraph.core import initial
@@ -43,7 +45,7 @@ class _Recurrent(Module):
         self,
         insize: Count,
         hsize: Count,
-        direction: choice("uni", "bi") = "uni",
+        direction: Annotated[str, choice("uni", "bi")] = "uni",
         useBias: Flag = True,
         initscheme=None,
         wscale: NotNegative = 1.0,
@@ -244,8 +246,8 @@ class RNN(_Recurrent):
         self,
         insize: Count,
         hsize: Count,
-        mode: hinted(choice(*MODES), "gated cells are LSTM and GRU") = "tanh",
-        direction: choice("uni", "bi") = "uni",
+        mode: Annotated[str, hinted(choice(*MODES), "gated cells are LSTM and GRU")] = "tanh",
+        direction: Annotated[str, choice("uni", "bi")] = "uni",
         useBias: Flag = True,
         initscheme=None,
         wscale: NotNegative = 1.0,

@@ -1,5 +1,7 @@
 """RecurrentCells: RNN, GRU and LSTM with every option of ONNX; their gradients, step by step backward."""
 
+from typing import Annotated
+
 import numpy as np
 
 from puregraph.core.arguments import Count, Flag, NotNegative, choice, isNumber
@@ -140,7 +142,7 @@ class RecurrentCells(Module):
 
     def __init__(
         self,
-        kind: choice(*GATES),
+        kind: Annotated[str, choice(*GATES)],
         hsize: Count,
         activations=None,
         clip: NotNegative = 0.0,

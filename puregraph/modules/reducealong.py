@@ -1,8 +1,10 @@
 """ReduceAlong: a reduction whose axes may be an input."""
 
+from typing import Annotated
+
 import numpy as np
 
-from puregraph.core.arguments import Flag, Wholes, choice, optional
+from puregraph.core.arguments import Flag, Wholes, choice
 from puregraph.core.dim import Dim
 from puregraph.core.errors import need
 from puregraph.core.shape import normalAxis, sizesOf, valueOf
@@ -51,8 +53,8 @@ class ReduceAlong(Module):
 
     def __init__(
         self,
-        kind: choice(*REDUCTIONS) = "Sum",
-        axes: optional(Wholes) = None,
+        kind: Annotated[str, choice(*REDUCTIONS)] = "Sum",
+        axes: Wholes | None = None,
         keepdims: Flag = True,
         ifEmpty: Flag = False,
         name=None,

@@ -4,7 +4,7 @@ from numbers import Integral
 
 import numpy as np
 
-from puregraph.core.arguments import Axes, Flag, Whole, Wholes, optional
+from puregraph.core.arguments import Axes, Flag, Whole, Wholes
 from puregraph.core.dim import Dim, dependsOnData
 from puregraph.core.errors import need
 from puregraph.core.shape import AXES, asShape, broadcast, givenSizes, normalAxis, product, sizesOf, valueOf
@@ -151,7 +151,7 @@ class _UnitAxes(_Reshaped):
     indices = shapeInputs = ("along",)
     sign = 0  # 1 if axes are added, -1 if they are dropped
 
-    def __init__(self, axes: optional(Wholes) = None, name=None):
+    def __init__(self, axes: Wholes | None = None, name=None):
         super().__init__(name)
         self.axes = None if axes is None else tuple(axes)
         if axes is not None:
@@ -255,7 +255,7 @@ class Transpose(Module):
     flopsPerElement = 0
     followsValues = True
 
-    def __init__(self, axes: optional(Axes) = None, name=None):
+    def __init__(self, axes: Axes | None = None, name=None):
         super().__init__(name)
         need(len(axes or ()) <= AXES, f"at most {AXES} axes", len(axes or ()))
         self.axes = None if axes is None else tuple(normalAxis(axis, len(axes), "axes") for axis in axes)

@@ -2,10 +2,11 @@
 
 from fractions import Fraction
 from math import floor
+from typing import Annotated
 
 import numpy as np
 
-from puregraph.core.arguments import Flag, Items, Scalar, Wholes, choice, optional
+from puregraph.core.arguments import Flag, Items, Scalar, Wholes, choice
 from puregraph.core.base.widen import widened
 from puregraph.core.dim import Dim
 from puregraph.core.errors import need
@@ -23,7 +24,7 @@ class _Upsample(Module):
     indices = shapeInputs = ("scales",)
     rank = 2
 
-    def __init__(self, scale=2, mode: choice("nearest", "linear") = "nearest", name=None):
+    def __init__(self, scale=2, mode: Annotated[str, choice("nearest", "linear")] = "nearest", name=None):
         super().__init__(name)
         self.scale, self.mode = None, mode
         if scale is not None:
@@ -216,16 +217,16 @@ class Resize(Module):
     def __init__(
         self,
         axes: Wholes,
-        by: choice("scales", "sizes") = "scales",
-        factors: optional(Items) = None,
-        mode: choice("nearest", "linear", "cubic") = "nearest",
-        coordinates: choice(*COORDINATES) = "half_pixel",
-        rounding: choice(*ROUNDINGS) = "round_prefer_floor",
+        by: Annotated[str, choice("scales", "sizes")] = "scales",
+        factors: Items | None = None,
+        mode: Annotated[str, choice("nearest", "linear", "cubic")] = "nearest",
+        coordinates: Annotated[str, choice(*COORDINATES)] = "half_pixel",
+        rounding: Annotated[str, choice(*ROUNDINGS)] = "round_prefer_floor",
         cubicA: Scalar = -0.75,
         antialias: Flag = False,
         excludeOutside: Flag = False,
-        policy: choice(*POLICIES) = "stretch",
-        bounds: optional(Items) = None,
+        policy: Annotated[str, choice(*POLICIES)] = "stretch",
+        bounds: Items | None = None,
         outside: Scalar = 0.0,
         name=None,
     ):

@@ -1,5 +1,7 @@
 """Scattering: write updates by index into a copy of x, replacing, adding, multiplying, or taking extremes."""
 
+from typing import Annotated
+
 from puregraph.core.arguments import Whole, choice
 from puregraph.core.base.widen import asResultType
 from puregraph.core.dim import Dim
@@ -50,7 +52,7 @@ class ScatterElements(_Scatter):
     Raises    DataError if an index is out of range; ShapeError if index and updates differ
     """
 
-    def __init__(self, axis: Whole = 0, reduction: choice(*KINDS) = "none", name=None):
+    def __init__(self, axis: Whole = 0, reduction: Annotated[str, choice(*KINDS)] = "none", name=None):
         super().__init__(name)
         self.axis = axis
         self.setKind(reduction)
@@ -87,7 +89,7 @@ class ScatterND(_Scatter):
     Raises    DataError if an index is out of range; ShapeError if updates have another shape
     """
 
-    def __init__(self, reduction: choice(*KINDS) = "none", name=None):
+    def __init__(self, reduction: Annotated[str, choice(*KINDS)] = "none", name=None):
         super().__init__(name)
         self.setKind(reduction)
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from puregraph.autodiff.derivatives.ruletape import derivedGrad
-from puregraph.core.arguments import Count, Dtype, Flag, Size, Whole, optional
+from puregraph.core.arguments import Count, Dtype, Flag, Size, Whole
 from puregraph.core.base.dtype import inferredType, nativeType
 from puregraph.core.errors import need
 from puregraph.core.shape import givenNumber, normalAxis, product, sizesOf
@@ -29,7 +29,7 @@ class Compress(Module):
     masks = ("condition",)
     flopsPerElement = 0
 
-    def __init__(self, axis: optional(Whole) = 0, mayBeShorter: Flag = False, name=None):
+    def __init__(self, axis: Whole | None = 0, mayBeShorter: Flag = False, name=None):
         super().__init__(name)
         self.axis, self.mayBeShorter = axis, mayBeShorter
 
@@ -123,7 +123,7 @@ class Unique(Module):
     sharesSize = True
     flopsPerElement = 0
 
-    def __init__(self, axis: optional(Whole) = None, isSorted: Flag = True, name=None):
+    def __init__(self, axis: Whole | None = None, isSorted: Flag = True, name=None):
         super().__init__(name)
         self.axis, self.isSorted = axis, isSorted
 
@@ -211,7 +211,7 @@ class TopKValues(Module):
     keepsDtype = True
     indices = shapeInputs = ("k",)
 
-    def __init__(self, count: optional(Size) = None, axis: Whole = -1, largest: Flag = True, name=None):
+    def __init__(self, count: Size | None = None, axis: Whole = -1, largest: Flag = True, name=None):
         super().__init__(name)
         self.count, self.axis, self.largest = count, axis, largest
         if count is not None:
@@ -265,7 +265,7 @@ class Trilu(Module):
     keepsDtype = True
     indices = shapeInputs = ("k",)
 
-    def __init__(self, upper: Flag = True, diagonal: optional(Whole) = 0, name=None):
+    def __init__(self, upper: Flag = True, diagonal: Whole | None = 0, name=None):
         super().__init__(name)
         self.upper, self.diagonal = upper, diagonal
         if diagonal is not None:
@@ -320,7 +320,7 @@ class OneHot(Module):
     shapeInputs = ("depth",)
     isDiscrete = True
 
-    def __init__(self, classes: optional(Count), dtype: Dtype = "float32", name=None, axis: Whole = -1):
+    def __init__(self, classes: Count | None, dtype: Dtype = "float32", name=None, axis: Whole = -1):
         super().__init__(name)
         self.classes, self.dtype, self.axis = classes, nativeType(dtype), axis
         if classes is None:

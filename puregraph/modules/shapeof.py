@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from puregraph.core.arguments import Whole, optional
+from puregraph.core.arguments import Whole
 from puregraph.core.dim import Dim
 from puregraph.core.shape import product
 from puregraph.core.tracer import arrayLike
@@ -22,7 +22,7 @@ class Shape(Module):
     isDiscrete = True
     flopsPerElement = 0
 
-    def __init__(self, start: Whole = 0, end: optional(Whole) = None, name=None):
+    def __init__(self, start: Whole = 0, end: Whole | None = None, name=None):
         super().__init__(name)
         self.start, self.end = start, end
 

@@ -6,7 +6,7 @@ from math import prod
 import numpy as np
 
 from puregraph.autodiff.derivatives.ruletape import derivedGrad
-from puregraph.core.arguments import Count, Flag, Whole, Wholes, optional
+from puregraph.core.arguments import Count, Flag, Whole, Wholes
 from puregraph.core.base.widen import widened
 from puregraph.core.dim import Dim
 from puregraph.core.errors import need
@@ -35,7 +35,7 @@ class DFT(Module):
     def __init__(
         self,
         axis: Whole = -2,
-        length: optional(Count) = None,
+        length: Count | None = None,
         inverse: Flag = False,
         oneSided: Flag = False,
         name=None,

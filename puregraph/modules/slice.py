@@ -4,7 +4,7 @@ from numbers import Integral
 
 import numpy as np
 
-from puregraph.core.arguments import Axes, optional
+from puregraph.core.arguments import Axes
 from puregraph.core.dim import Dim, dependsOnData, minimum
 from puregraph.core.errors import need
 from puregraph.core.shape import normalAxis, sizesOf, valueOf
@@ -34,7 +34,7 @@ class Slice(Module):
     indices = shapeInputs = ("starts", "ends", "steps")
     followsValues = True
 
-    def __init__(self, slc=(), name=None, axes: optional(Axes) = None):
+    def __init__(self, slc=(), name=None, axes: Axes | None = None):
         super().__init__(name)
         need(axes is None or slc == (), "slc, or axes whose ends are inputs", "both")
         self.axes = axes if axes is None else tuple(axes)

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from puregraph.autodiff.joint.addbackward import add_backward_pass, graph_of, names_of
-from puregraph.core.arguments import Count, FilePath, Types, optional, takes
+from puregraph.core.arguments import Count, FilePath, Types, takes
 from puregraph.core.errors import GraphError, misfit
 from puregraph.onnx.onnxwriter import shapesFor, store, toOnnx, typesFor
 
 
-@takes(path=optional(FilePath), opset=optional(Count), dtypes=optional(Types))
+@takes(path=FilePath | None, opset=Count | None, dtypes=Types | None)
 def backwardOnnx(
     model: Any,
     inputs: Any,

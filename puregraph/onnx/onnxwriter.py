@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from puregraph.core.arguments import Count, FilePath, Types, optional, takes
+from puregraph.core.arguments import Count, FilePath, Types, takes
 from puregraph.core.base.dtype import isBfloat16
 from puregraph.core.device import toHost
 from puregraph.core.dim import Dim
@@ -66,7 +66,7 @@ def writesOnnx(*classes: type) -> Callable[[Callable], Callable]:
     return register
 
 
-@takes(path=optional(FilePath), opset=optional(Count), dtypes=optional(Types))
+@takes(path=FilePath | None, opset=Count | None, dtypes=Types | None)
 def toOnnx(graph: Any, path: Any = None, shapes: Any = None, opset: int | None = None, dtypes: Any = None) -> Any:
     """The ONNX model of a graph as it is in evalMode; written to a file if there is a path.
 

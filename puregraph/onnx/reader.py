@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from puregraph.compile.runtime.gc import uncollected
-from puregraph.core.arguments import Argument, Flag, Size, optional, takes
+from puregraph.core.arguments import Argument, Flag, Size, takes
 from puregraph.core.base.budget import Budget, BudgetError
 from puregraph.core.dim import Dim
 from puregraph.core.errors import (
@@ -68,7 +68,7 @@ class NameScope(NamedTuple):
 ByName = Argument("a dict by the names of the model's inputs", lambda value: isinstance(value, dict))
 
 
-@takes(shapes=optional(ByName), trainable=Flag, values=optional(ByName), patterns=Flag, mostRuns=optional(Size))
+@takes(shapes=ByName | None, trainable=Flag, values=ByName | None, patterns=Flag, mostRuns=Size | None)
 def fromOnnx(
     model: Any,
     shapes: dict[str, Any] | None = None,

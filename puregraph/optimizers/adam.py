@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.core.arguments import Flag, NotNegative, optional, takes
+from puregraph.core.arguments import Flag, NotNegative, takes
 from puregraph.core.errors import ArgumentError
 from puregraph.optimizers.optimizer import Optimizer
 from puregraph.optimizers.ruleoption import RuleOption
@@ -40,7 +40,7 @@ class Adam(Optimizer):
 
     amsgrad: Any = RuleOption()
 
-    @takes(alpha=optional(NotNegative), amsgrad=Flag)
+    @takes(alpha=NotNegative | None, amsgrad=Flag)
     def __init__(
         self,
         learnRate: float = 1e-3,

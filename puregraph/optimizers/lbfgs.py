@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from puregraph.core.arguments import Count, NotNegative, choice, optional, takes
+from puregraph.core.arguments import Count, NotNegative, choice, takes
 from puregraph.optimizers.optimizer import Optimizer
 from puregraph.optimizers.sam import readyFor
 
@@ -46,7 +46,7 @@ class LBFGS(Optimizer):
         history=Count,
         gradTolerance=NotNegative,
         changeTolerance=NotNegative,
-        lineSearch=optional(choice("wolfe")),
+        lineSearch=choice("wolfe") | None,
     )
     def __init__(
         self,

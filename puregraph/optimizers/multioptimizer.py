@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import Any
 
-from puregraph.core.arguments import AnyFunction, ModuleLike, choice, optional, takes
+from puregraph.core.arguments import AnyFunction, ModuleLike, choice, takes
 from puregraph.core.base.attributes import nearest
 from puregraph.core.errors import ArgumentError, PuregraphError
 from puregraph.optimizers.optimizer import Optimizer
@@ -44,7 +44,7 @@ class MultiOptimizer(Optimizer):
 
     rule = {"param": "param"}  # never applied: parameters have the rules of the members
 
-    @takes(schedule=optional(AnyFunction), onNonFinite=optional(choice("raise", "skip")))
+    @takes(schedule=AnyFunction | None, onNonFinite=choice("raise", "skip") | None)
     def __init__(
         self,
         optimizers: Mapping[str, Optimizer],

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.core.arguments import AnyFunction, Argument, Flag, ModuleLike, choice, isNumber, optional, takes
+from puregraph.core.arguments import AnyFunction, Argument, Flag, ModuleLike, choice, isNumber, meets, takes
 from puregraph.core.base.dtype import isFloating
 from puregraph.core.base.signals import Deferred
 from puregraph.core.errors import PuregraphError, UnknownAttributeError
@@ -20,7 +20,7 @@ from puregraph.optimizers.slot import CountedSteps, Slot, normOf, notFinite, res
 
 Share = Argument(
     "a number from 0 to 1, or a schedule of it",
-    lambda value: AnyFunction.holds(value) or (isNumber(value) and 0 <= value <= 1),
+    lambda value: meets(AnyFunction, value) or (isNumber(value) and 0 <= value <= 1),
 )
 AverageLike = Argument("an average, such as EMA(0.999)", lambda value: isinstance(value, Average))
 
@@ -83,12 +83,12 @@ class Optimizer(ParameterRule):
     measured: float | None = None  # the norm of all gradients, if several processes computed it together
 
     @takes(
-        schedule=optional(AnyFunction),
-        onNonFinite=optional(choice("raise", "skip")),
+        schedule=AnyFunction | None,
+        onNonFinite=choice("raise", "skip") | None,
         maximise=Flag,
         decoupled=Flag,
-        spare=optional(choice("biases and norms")),
-        average=optional(AverageLike),
+        spare=choice("biases and norms") | None,
+        average=AverageLike | None,
     )
     def __init__(
         self,

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from numbers import Integral
 from typing import Any
 
-from puregraph.core.arguments import AnyFunction, Fraction, NotNegative, optional, takes
+from puregraph.core.arguments import AnyFunction, Fraction, NotNegative, takes
 from puregraph.core.errors import ArgumentError
 from puregraph.core.late import Late
 from puregraph.optimizers.initrecorder import InitRecorder
@@ -109,7 +109,7 @@ class WarmUp(Schedule):
     [0.0, 0.25, 0.5, 1.0, 0.1]
     """
 
-    @takes(then=optional(AnyFunction), start=optional(NotNegative))
+    @takes(then=AnyFunction | None, start=NotNegative | None)
     def __init__(self, steps: int, then: Callable[[int], float] | None = None, start: float | None = None):
         self.steps, self.then = atLeast(1, "WarmUp", "steps", steps), then
         self.start = 1.0 / (steps + 1) if start is None else start

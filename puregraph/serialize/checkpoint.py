@@ -29,7 +29,7 @@ import numpy as np
 
 from puregraph.compile.runtime.gc import uncollected
 from puregraph.core import device
-from puregraph.core.arguments import Argument, FileSource, Flag, OptimizerLike, Text, Texts, optional, takes
+from puregraph.core.arguments import Argument, FileSource, Flag, OptimizerLike, Text, Texts, meets, takes
 from puregraph.core.base.align import aligned, fitting
 from puregraph.core.base.budget import Budget
 from puregraph.core.base.signals import Deferred
@@ -318,7 +318,7 @@ def foreignSource(source: Any, mapping: NameOptions | None) -> MappedWeights:
     return MappedWeights(weights, *(mapping or (None,)))
 
 
-@takes(path=FileSource, format=optional(Text))
+@takes(path=FileSource, format=Text | None)
 def load(path: StrPath, format: str | None = None) -> LoadedCheckpoint:
     """Load everything in a file: the graph from its blueprint, the optimizer set up on it, and `extra`.
 
@@ -338,7 +338,7 @@ def load(path: StrPath, format: str | None = None) -> LoadedCheckpoint:
         return LoadedCheckpoint(graph, optimizer, bring(source, graph, optimizer, True).extra)
 
 
-@takes(path=FileSource, format=optional(Text))
+@takes(path=FileSource, format=Text | None)
 def loadGraph(path: StrPath, format: str | None = None) -> Graph:
     """Return the graph of a file, in evalMode, without the optimizer; see `load`."""
     with uncollected(), opened(path, format) as source:
@@ -504,7 +504,7 @@ def contents(path: StrPath, format: str | None = None) -> Contents:
 WEIGHTS = (".safetensors", ".npz")  # suffixes of files with weights alone
 
 
-@takes(path=optional(FileSource), optimizer=optional(OptimizerLike))
+@takes(path=FileSource | None, optimizer=OptimizerLike | None)
 def saveGraph(
     self: Graph, path: Any, optimizer: Any | None = None, extra: Any | None = None, names: Any = None
 ) -> bytes | None:
@@ -539,19 +539,19 @@ def saveGraph(
 
 WeightSource = Argument(
     "a path, the bytes of a file, or a dict of arrays by name",
-    lambda value: FileSource.holds(value) or isinstance(value, Mapping),
+    lambda value: meets(FileSource, value) or isinstance(value, Mapping),
     hint="of a torch module give module.state_dict()",
 )
 
 
 @takes(
     path=WeightSource,
-    optimizer=optional(OptimizerLike),
+    optimizer=OptimizerLike | None,
     strict=Flag,
-    root=optional(Text),
-    format=optional(Text),
+    root=Text | None,
+    format=Text | None,
     prefix=Text,
-    only=optional(Texts),
+    only=Texts | None,
 )
 def loadReport(
     self: Graph,

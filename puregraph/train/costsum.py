@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from puregraph.compile.trace.withcost import WEIGHT, penaltiesIn
-from puregraph.core.arguments import Text, optional, takes
+from puregraph.core.arguments import Text, takes
 from puregraph.core.errors import ArgumentError, DataError, GraphError
 from puregraph.core.param import State
 from puregraph.graph.graph import Graph
@@ -39,7 +39,7 @@ class CostSum(Graph):
     Raises    ArgumentError for anything but costs of an output and a target, and for weights with unknown names
     """
 
-    @takes(name=optional(Text))
+    @takes(name=Text | None)
     def __init__(self, costs: Any, weights: Any = None, name: str | None = None):
         parts = checkedCosts(costs)
         factors = checkedWeights(weights, parts)

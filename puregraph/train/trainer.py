@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from puregraph.core import device
-from puregraph.core.arguments import FileSource, Flag, Size, Text, optional, takes
+from puregraph.core.arguments import FileSource, Flag, Size, Text, takes
 from puregraph.core.base.attributes import Settable
 from puregraph.core.base.dtype import isFloating
 from puregraph.core.base.keywords import ChecksKeywords
@@ -103,7 +103,7 @@ class Trainer(ChecksKeywords, Figures, Settable):
     world = property(lambda self: world(), doc="The processes that train together, of which this is `world.rank`.")
     writes = property(lambda self: not (self.fastRun or self.world.rank), doc="Whether callbacks write their files.")
 
-    @takes(seed=optional(Size), shuffle=Flag, compile=Flag, fastRun=Flag, dropLast=Flag)
+    @takes(seed=Size | None, shuffle=Flag, compile=Flag, fastRun=Flag, dropLast=Flag)
     def __init__(
         self,
         net: Module,
@@ -246,7 +246,7 @@ class Trainer(ChecksKeywords, Figures, Settable):
         self.meters.reset()
         self.runState.closeEpoch()
 
-    @takes(path=optional(FileSource))
+    @takes(path=FileSource | None)
     def save(self, path: Any) -> Any:
         """Save network, optimizer and progress, so that `resume` continues from there; path `None` returns bytes.
 

@@ -1,6 +1,7 @@
 """What a constructor is given is looked at before anything is made of it."""
 
 import inspect
+from typing import Annotated
 
 import numpy as np
 import pytest
@@ -28,7 +29,7 @@ from puregraph import (
     Sum,
     Trainer,
 )
-from puregraph.core.arguments import Count, Flag, NotNegative, Text, choice, optional
+from puregraph.core.arguments import Count, Flag, NotNegative, Text, choice
 from puregraph.core.errors import PuregraphError
 from puregraph.data import split
 from puregraph.modules import AvgPool2D, If, MaxPool2D, Split, Transpose, Unsqueeze
@@ -148,7 +149,7 @@ def test_a_subclass_is_checked_by_what_it_hands_on():
 
 def test_a_module_of_a_user_is_checked_as_well():
     class Scale(Module):
-        def __init__(self, factor: NotNegative = 1.0, mode: choice("in", "out") = "in", count: optional(Count) = None):
+        def __init__(self, factor: NotNegative = 1.0, mode: choice("in", "out") = "in", count: Count | None = None):
             super().__init__()
             self.factor = factor
 
@@ -157,6 +158,26 @@ def test_a_module_of_a_user_is_checked_as_well():
         Scale(mode="up")
     with pytest.raises(ShapeError, match="wanted count as a whole number of at least 1, or None, got 0"):
         Scale(count=0)
+
+
+def test_a_requirement_may_stand_beside_a_type():
+    class Window(Module):
+        def __init__(
+            self,
+            mode: Annotated[str, choice("in", "out")] = "in",
+            name: Annotated[str | None, choice("a") | None] = None,
+            plain: Annotated[str, "for readers"] = "",
+        ):
+            super().__init__()
+            self.mode = mode
+
+    assert Window("out", plain=3).mode == "out"
+    with pytest.raises(ArgumentError, match="Window: wanted mode as one of 'in', 'out', got 'up'"):
+        Window("up")
+    with pytest.raises(ArgumentError, match="Window: wanted name as one of 'a', or None, got 'b'"):
+        Window(name="b")
+    with pytest.raises(TypeError):
+        Count | 3
 
 
 def test_annotations_of_other_kinds_are_left_alone():

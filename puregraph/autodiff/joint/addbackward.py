@@ -11,7 +11,7 @@ from puregraph.autodiff.joint.gradientgraph import GradientGraph, connected
 from puregraph.autodiff.joint.remat import CotangentInput, Outline
 from puregraph.autodiff.joint.rematpolicy import choices, stored_by
 from puregraph.autodiff.joint.valuenames import _Names, _Target
-from puregraph.core.arguments import Bytes, Flag, Text, optional, takes
+from puregraph.core.arguments import Bytes, Flag, Text, takes
 from puregraph.core.errors import AutoDiffException
 from puregraph.core.late import Late
 from puregraph.core.linkednode import Edge
@@ -133,7 +133,7 @@ def graph_of(graph_or_model: Any) -> Any:
     return graph
 
 
-@takes(accumulate=Flag, data_forwarding_strategy=Text, budget=optional(Bytes))
+@takes(accumulate=Flag, data_forwarding_strategy=Text, budget=Bytes | None)
 def add_backward_pass(
     graph: Graph,
     outputs: Any,

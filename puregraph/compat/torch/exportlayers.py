@@ -163,7 +163,6 @@ def convolution(
     def make() -> Module:
         inmaps, outmaps = weight.shape[1] * groups, weight.shape[0]
         if isBack:
-            kinds = {"postpad": perAxis(post, rank)}
             module: Any = DeconvNd(
                 weight.shape[0],
                 weight.shape[1] * groups,
@@ -173,7 +172,7 @@ def convolution(
                 dilation,
                 useBias=bias is not None,
                 groups=groups,
-                **kinds,
+                postpad=perAxis(post, rank),
             )
         else:
             kind = CONVOLUTIONS.get(rank, ConvNd)
@@ -396,7 +395,7 @@ def upsampleCubic(
     return resized(r, x, mode="cubic", coordinates="align_corners" if alignCorners else "half_pixel")
 
 
-def resized(r: ExportReader, x: Any, **options: object) -> NodeValue:
+def resized(r: ExportReader, x: Any, **options: Any) -> NodeValue:
     """A value resized to the lengths that torch gives it."""
     lengths = tuple(r.result.shape[2:])
     axes = tuple(range(2, len(x.shape)))

@@ -11,7 +11,7 @@ from puregraph.autodiff.joint.addbackward import graph_of
 from puregraph.compat.torch.graphcall import GraphCall
 from puregraph.compat.torch.sharing import SharedTensor, Sharing
 from puregraph.compat.torch.tensors import asArray
-from puregraph.core.arguments import Argument, Flag, ModuleLike, Shapes, optional, takes
+from puregraph.core.arguments import Argument, Flag, ModuleLike, Shapes, takes
 from puregraph.core.errors import ArgumentError
 from puregraph.core.versioning import ARRAYVERSIONS, LastUpdate
 from puregraph.graph import Graph
@@ -45,7 +45,7 @@ def asModule(graph: Any, isCompiled: bool = True) -> Any:
     return moduleClass()(graphOf(graph), isCompiled)
 
 
-@takes(graph=GraphSource, shapes=optional(Shapes), isCompiled=Flag)
+@takes(graph=GraphSource, shapes=Shapes | None, isCompiled=Flag)
 def asFunction(graph: Any, shapes: list[Any] | None = None, isCompiled: bool = True) -> Callable[..., Any]:
     """A function of tensors that computes a Graph and that torch differentiates, for optimizers of puregraph.
 

@@ -6,7 +6,7 @@ import copy
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from puregraph.core.arguments import Count, FilePath, ModuleLike, Text, choice, optional, takes
+from puregraph.core.arguments import Count, FilePath, ModuleLike, Text, choice, takes
 from puregraph.core.errors import DataError
 from puregraph.draw.charts.chart import Chart
 from puregraph.draw.charts.curvechart import CurveChart, Panel
@@ -28,7 +28,7 @@ APART = ("epoch", "step", "seconds")  # figures of a history that are not curves
 POINTS = 400  # points of the curve of a schedule
 
 
-@takes(path=optional(FilePath))
+@takes(path=FilePath | None)
 def plotHistory(history: History, path: StrPath | None = None) -> Chart:
     """Plot the curves of a history over its epochs: each figure with its validation figure, the learning rate last.
 
@@ -63,7 +63,7 @@ def plotHistory(history: History, path: StrPath | None = None) -> Chart:
     return saved(CurveChart(panels), path)
 
 
-@takes(path=optional(FilePath), over=optional(choice("actual", "predicted", "all")))
+@takes(path=FilePath | None, over=choice("actual", "predicted", "all") | None)
 def plotConfusion(
     confusion: Confusion, path: StrPath | None = None, names: Sequence[str] | None = None, over: str | None = None
 ) -> Chart:
@@ -78,7 +78,7 @@ def plotConfusion(
     return saved(MatrixChart(matrix, confusion.names if names is None else names), path)
 
 
-@takes(total=optional(Count), path=optional(FilePath))
+@takes(total=Count | None, path=FilePath | None)
 def plotSchedule(schedule: Any, total: int | None = None, path: StrPath | None = None) -> Chart:
     """Plot the factor of a schedule over `total` updates, or until its end; `path` is a file for the picture.
 
@@ -93,7 +93,7 @@ def plotSchedule(schedule: Any, total: int | None = None, path: StrPath | None =
     return saved(CurveChart([Panel(repr(schedule), {"factor": (steps, factors)}, "update")]), path)
 
 
-@takes(path=optional(FilePath))
+@takes(path=FilePath | None)
 def plotRates(curve: RateCurve, path: StrPath | None = None) -> Chart:
     """Plot the smoothed cost over the learning rate, on a logarithmic axis; `path` is a file for the picture.
 
@@ -104,7 +104,7 @@ def plotRates(curve: RateCurve, path: StrPath | None = None) -> Chart:
     return saved(CurveChart([Panel(title, {"cost": points}, "learning rate", isLog=True)]), path)
 
 
-@takes(columns=optional(Count), path=optional(FilePath))
+@takes(columns=Count | None, path=FilePath | None)
 def plotImages(
     images: AnyArray,
     titles: Sequence[str] | None = None,
@@ -128,7 +128,7 @@ def plotImages(
     return saved(ImageChart(images, titles, columns, span), path)
 
 
-@takes(net=ModuleLike, pattern=Text, path=optional(FilePath))
+@takes(net=ModuleLike, pattern=Text, path=FilePath | None)
 def plotParams(net: Graph, pattern: str = "*", path: StrPath | None = None) -> HistogramChart:
     """Plot histograms of the parameters of a network, and of their gradients if there are any.
 

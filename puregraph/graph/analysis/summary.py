@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from puregraph.core.arguments import Count, optional, takes
+from puregraph.core.arguments import Count, takes
 from puregraph.core.dim import Size
 from puregraph.core.errors import ArgumentError, show
 from puregraph.core.late import Late
@@ -42,7 +42,7 @@ class StyledText(NamedTuple):
     style: str = ""
 
 
-@takes(width=optional(Count))
+@takes(width=Count | None)
 def summary(graph: Graph, *shapes: Any, width: int | None = None) -> str:
     """Return the table of a graph at given input shapes: `print(summary(net, ("N", 1, 28, 28)))`. Allocates nothing.
 

@@ -1,6 +1,6 @@
 """TransformerEncoder: layers of self-attention and a position-wise network, each with a residual connection."""
 
-from puregraph.core.arguments import Count, Flag, Positive, Probability, choice, optional, takes
+from puregraph.core.arguments import Count, Flag, Positive, Probability, choice, takes
 from puregraph.graph import Graph
 from puregraph.graph.input import Input
 from puregraph.graph.sequential import Sequential
@@ -23,7 +23,7 @@ GATES = {"geglu": GeGLU, "reglu": ReGLU, "swiglu": SwiGLU}  # whose first Linear
 KINDS = {
     "size": Count,
     "heads": Count,
-    "inner": optional(Count),
+    "inner": Count | None,
     "dropout": Probability,
     "activation": choice(*ACTIVATIONS, *GATES),
     "normFirst": Flag,
@@ -32,9 +32,9 @@ KINDS = {
     "lengths": Flag,
     "epsilon": Positive,
     "useBias": Flag,
-    "start": optional(Positive),
-    "groups": optional(Count),
-    "rotary": optional(Positive),
+    "start": Positive | None,
+    "groups": Count | None,
+    "rotary": Positive | None,
     "alibi": Flag,
     "attentionDropout": Probability,
 }

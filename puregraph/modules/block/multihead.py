@@ -1,6 +1,6 @@
 """MultiHeadAttention: attention of several heads with its projections."""
 
-from puregraph.core.arguments import Count, Flag, Positive, Probability, optional, takes
+from puregraph.core.arguments import Count, Flag, Positive, Probability, takes
 from puregraph.graph import Graph
 from puregraph.graph.input import Input
 from puregraph.modules.arithmetic import Add
@@ -19,11 +19,11 @@ from puregraph.modules.rotary import Rotary
     cross=Flag,
     masked=Flag,
     useBias=Flag,
-    groups=optional(Count),
-    rotary=optional(Positive),
-    width=optional(Count),
-    keysize=optional(Count),
-    valuesize=optional(Count),
+    groups=Count | None,
+    rotary=Positive | None,
+    width=Count | None,
+    keysize=Count | None,
+    valuesize=Count | None,
     packed=Flag,
     alibi=Flag,
     lengths=Flag,

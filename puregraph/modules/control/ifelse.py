@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from puregraph.core.arguments import GraphLike, Text, optional
+from puregraph.core.arguments import GraphLike, Text
 from puregraph.core.base.dtype import needType
 from puregraph.core.device import toHost
 from puregraph.core.dim import Dim
@@ -47,7 +47,7 @@ class If(GraphHolder):
     hidden = ("run",)
     masks = ("condition",)
 
-    def __init__(self, then: optional(GraphLike), otherwise: optional(GraphLike), misfit: Text = "", name=None):
+    def __init__(self, then: GraphLike | None, otherwise: GraphLike | None, misfit: Text = "", name=None):
         graphs = {"then": then, "else": otherwise}
         super().__init__({key: graph for key, graph in graphs.items() if graph is not None}, name)
         self.then, self.otherwise, self.misfit = then, otherwise, misfit

@@ -1,8 +1,11 @@
 """Scan: a graph that runs once for each slice of its inputs."""
 
+from collections.abc import Sequence
+from typing import Annotated, Any
+
 import numpy as np
 
-from puregraph.core.arguments import Argument, Flag, GraphLike, Size, Whole
+from puregraph.core.arguments import Argument, Flag, GraphLike, Size, Whole, meets
 from puregraph.core.errors import ShapeError, need
 from puregraph.core.shape import normalAxis
 from puregraph.graph import Graph
@@ -12,15 +15,18 @@ from puregraph.modules.activation import Tanh
 from puregraph.modules.control.repeatedgraph import _RepeatedGraph
 from puregraph.modules.linear import Linear
 
-Slices = Argument(
-    "a list of (axis, whether from its end)",
-    lambda value: (
-        isinstance(value, (tuple, list))
-        and all(isinstance(row, (tuple, list)) and len(row) == 2 for row in value)
-        and all(Whole.holds(axis) and (Flag.holds(flag) or flag in (0, 1)) for axis, flag in value)
+Slices = Annotated[
+    Sequence[Any],
+    Argument(
+        "a list of (axis, whether from its end)",
+        lambda value: (
+            isinstance(value, (tuple, list))
+            and all(isinstance(row, (tuple, list)) and len(row) == 2 for row in value)
+            and all(meets(Whole, axis) and (meets(Flag, flag) or flag in (0, 1)) for axis, flag in value)
+        ),
+        ShapeError,
     ),
-    ShapeError,
-)
+]
 
 
 class Scan(_RepeatedGraph):

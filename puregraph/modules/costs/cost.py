@@ -1,5 +1,7 @@
 """Cost: a cost whose terms are written in numpy; means, sums, sample weights and the gradient follow from them."""
 
+from typing import Annotated
+
 from puregraph.autodiff.derivatives.ruletape import derivedGrad
 from puregraph.core.arguments import choice
 from puregraph.core.base.dtype import isFloating, needFloats
@@ -7,7 +9,7 @@ from puregraph.core.base.widen import widen
 from puregraph.core.errors import need, show
 from puregraph.graph.module import Module
 
-REDUCTION = choice("mean", "sum", "none")
+REDUCTION = Annotated[str, choice("mean", "sum", "none")]
 
 
 class Cost(Module):

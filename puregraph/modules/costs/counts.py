@@ -1,10 +1,12 @@
 """Costs of counts and amounts: negative log-likelihoods of a mean whose logarithm is predicted."""
 
+from typing import Annotated
+
 from puregraph.core.arguments import Argument, Flag, Positive, isNumber
 from puregraph.modules.costs.cost import REDUCTION
 from puregraph.modules.costs.pointwisecost import PointwiseCost
 
-Power = Argument("a number between 1 and 2", lambda value: isNumber(value) and 1 < value < 2)
+Power = Annotated[float, Argument("a number between 1 and 2", lambda value: isNumber(value) and 1 < value < 2)]
 STIRLING = "where(target > 1, target * log(maximum(target, 1)) - target + 0.5 * log(2 * pi * maximum(target, 1)), 0)"
 
 

@@ -1,8 +1,10 @@
 """CrossEntropy: softmax and negative log-likelihood in one, stable for any logits."""
 
+from typing import Annotated
+
 import numpy as np
 
-from puregraph.core.arguments import Argument, Fraction, Whole, optional
+from puregraph.core.arguments import Argument, Fraction, Whole
 from puregraph.core.base.widen import widen
 from puregraph.core.errors import need, show
 from puregraph.modules.costs.classrows import atLabels, ofLabels
@@ -14,9 +16,13 @@ from puregraph.ops.gather.reference import takeClass
 from puregraph.ops.reduction.entropy import entropyGrad
 from puregraph.ops.reduction.reference import total as summed
 
-AXES = Argument(
-    "1, or -1 where the classes are on the last axis", lambda v: isinstance(v, int) and v in (1, -1) and v is not True
-)
+AXES = Annotated[
+    int,
+    Argument(
+        "1, or -1 where the classes are on the last axis",
+        lambda v: isinstance(v, int) and v in (1, -1) and v is not True,
+    ),
+]
 ONEHOT = "a label for each position, not one-hot"
 PROBABILITIES = "SoftCrossEntropy takes probabilities"
 
@@ -52,7 +58,7 @@ class CrossEntropy(NLL):
     def __init__(
         self,
         weights=None,
-        ignoreIndex: optional(Whole) = None,
+        ignoreIndex: Whole | None = None,
         smoothing: Fraction = 0.0,
         axis: AXES = 1,
         name=None,

@@ -1,10 +1,12 @@
 """Distances between predictions and targets that are neither squares nor absolute values: log-cosh, quantiles."""
 
+from typing import Annotated
+
 from puregraph.core.arguments import Argument, isNumber
 from puregraph.modules.costs.cost import REDUCTION
 from puregraph.modules.costs.pointwisecost import PointwiseCost
 
-Share = Argument("a number between 0 and 1", lambda value: isNumber(value) and 0 < value < 1)
+Share = Annotated[float, Argument("a number between 0 and 1", lambda value: isNumber(value) and 0 < value < 1)]
 
 
 class LogCosh(PointwiseCost):

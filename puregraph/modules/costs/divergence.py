@@ -1,5 +1,7 @@
 """KLDivergence: how far a distribution is from the one that was wanted."""
 
+from typing import Annotated
+
 from puregraph.core.arguments import Flag, choice
 from puregraph.core.errors import need
 from puregraph.modules.costs.cost import Cost
@@ -27,7 +29,7 @@ class KLDivergence(Cost):
         scores: Flag = False,
         logs: Flag = False,
         name=None,
-        reduction: choice("mean", "sum", "none", "batchmean") = "mean",
+        reduction: Annotated[str, choice("mean", "sum", "none", "batchmean")] = "mean",
     ):
         super().__init__(name, "sum" if reduction == "batchmean" else reduction)
         self.scores, self.logs, self.isOfSamples = scores, logs, reduction == "batchmean"

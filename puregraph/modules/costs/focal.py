@@ -1,6 +1,6 @@
 """Focal costs: cross-entropies with little weight for what is already predicted well."""
 
-from puregraph.core.arguments import Fraction, NotNegative, optional
+from puregraph.core.arguments import Fraction, NotNegative
 from puregraph.modules.costs.bce import BCE
 from puregraph.modules.costs.cost import REDUCTION
 from puregraph.modules.costs.nll import NLL
@@ -26,7 +26,7 @@ class Focal(BCE):
     def __init__(
         self,
         gamma: NotNegative = 2.0,
-        alpha: optional(Fraction) = None,
+        alpha: Fraction | None = None,
         name=None,
         reduction: REDUCTION = "mean",
     ):

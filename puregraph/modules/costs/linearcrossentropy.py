@@ -3,7 +3,7 @@
 import numpy as np
 
 from puregraph.core import initial
-from puregraph.core.arguments import Count, Flag, Fraction, Whole, optional
+from puregraph.core.arguments import Count, Flag, Fraction, Whole
 from puregraph.core.base.dtype import inferredType
 from puregraph.core.base.widen import widen
 from puregraph.core.errors import need, show
@@ -49,7 +49,7 @@ class LinearCrossEntropy(CrossEntropy):
         transpose: Flag = False,
         blocks: Count = 16,
         weights=None,
-        ignoreIndex: optional(Whole) = None,
+        ignoreIndex: Whole | None = None,
         smoothing: Fraction = 0.0,
         name=None,
         reduction: REDUCTION = "mean",

@@ -1,5 +1,7 @@
 """Margins of several scores: costs that ask for a distance between the right classes and all others."""
 
+from typing import Annotated
+
 import numpy as np
 
 from puregraph.core.arguments import Argument, Number, choice
@@ -14,7 +16,9 @@ from puregraph.ops.formula import Formula
 from puregraph.ops.gather.labels import classIndex
 from puregraph.ops.gather.reference import takeClass
 
-Exponent = Argument("1 or 2", lambda value: isinstance(value, int) and value in (1, 2) and value is not True)
+Exponent = Annotated[
+    int, Argument("1 or 2", lambda value: isinstance(value, int) and value in (1, 2) and value is not True)
+]
 POSITIVE = Formula("relu(x)").numpy(("x",))
 ENTROPY = Formula("t * softplus(-x) + (1 - t) * softplus(x)").numpy(("x", "t"))
 
@@ -35,7 +39,7 @@ class SVM(Cost):
     takes = "scores"
     axis = 1
 
-    def __init__(self, mode: choice("l1", "l2") = "l1", name=None, reduction: REDUCTION = "mean"):
+    def __init__(self, mode: Annotated[str, choice("l1", "l2")] = "l1", name=None, reduction: REDUCTION = "mean"):
         super().__init__(name, reduction)
         self.mode = mode
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from puregraph.core.arguments import Whole, optional
+from puregraph.core.arguments import Whole
 from puregraph.core.base.dtype import inferredType
 from puregraph.core.base.widen import widen
 from puregraph.core.errors import need, show
@@ -30,7 +30,7 @@ class NLL(Cost):
     needsFloats = True
     axis = 1
 
-    def __init__(self, weights=None, ignoreIndex: optional(Whole) = None, name=None, reduction: REDUCTION = "mean"):
+    def __init__(self, weights=None, ignoreIndex: Whole | None = None, name=None, reduction: REDUCTION = "mean"):
         super().__init__(name, reduction)
         self.ignoreIndex, self.weights = ignoreIndex, weightState(weights, self)
 

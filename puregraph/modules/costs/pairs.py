@@ -1,5 +1,7 @@
 """Costs of vectors that belong together or apart: pairs, triplets and rankings."""
 
+from typing import Annotated
+
 import numpy as np
 
 from puregraph.core.arguments import Flag, Number, choice
@@ -113,7 +115,7 @@ class Triplet(Cost):
     def __init__(
         self,
         margin: Number = 1.0,
-        distance: choice("euclidean", "manhattan", "squared", "cosine") = "euclidean",
+        distance: Annotated[str, choice("euclidean", "manhattan", "squared", "cosine")] = "euclidean",
         swap: Flag = False,
         name=None,
         reduction: REDUCTION = "mean",

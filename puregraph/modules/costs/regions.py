@@ -1,5 +1,7 @@
 """Costs of regions: how far predicted regions overlap with those that are wanted."""
 
+from typing import Annotated
+
 import numpy as np
 
 from puregraph.core.arguments import NotNegative, choice
@@ -35,7 +37,7 @@ class Tversky(Cost):
         alpha: NotNegative = 0.3,
         beta: NotNegative = 0.7,
         smooth: NotNegative = 1.0,
-        of: choice("sigmoid", "softmax", "probabilities") = "sigmoid",
+        of: Annotated[str, choice("sigmoid", "softmax", "probabilities")] = "sigmoid",
         name=None,
         reduction: REDUCTION = "mean",
     ):
@@ -88,7 +90,7 @@ class Dice(Tversky):
     def __init__(
         self,
         smooth: NotNegative = 1.0,
-        of: choice("sigmoid", "softmax", "probabilities") = "sigmoid",
+        of: Annotated[str, choice("sigmoid", "softmax", "probabilities")] = "sigmoid",
         name=None,
         reduction: REDUCTION = "mean",
     ):

@@ -14,7 +14,7 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 
 from puregraph.core import device
-from puregraph.core.arguments import Argument, FilePath, choice, optional, takes
+from puregraph.core.arguments import Argument, FilePath, choice, takes
 from puregraph.core.base.dtype import isBfloat16
 from puregraph.core.errors import ArgumentError, CheckpointError, quote
 from puregraph.core.storage.atomicwrite import whole
@@ -75,7 +75,7 @@ def sameFinite(a: np.ndarray, b: np.ndarray) -> bool:
     return bool(np.array_equal(np.isfinite(a), np.isfinite(b)))
 
 
-@takes(path=FilePath, arrays=ArraysByName, metadata=optional(TextsByName), dtype=optional(choice(*FLOATS)))
+@takes(path=FilePath, arrays=ArraysByName, metadata=TextsByName | None, dtype=choice(*FLOATS) | None)
 def writeWeights(
     path: Any,
     arrays: Mapping[str, Any],

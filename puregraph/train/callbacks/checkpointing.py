@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from puregraph.core.arguments import Count, FilePath, Text, optional, takes
+from puregraph.core.arguments import Count, FilePath, Text, takes
 from puregraph.core.errors import CheckpointError, DataError
 from puregraph.core.storage.pieces import removePieces
 from puregraph.train.callbacks.monitor import Monitor
@@ -27,7 +27,7 @@ class Checkpoint(Monitor):
 
     order = 2
 
-    @takes(path=FilePath, best=optional(Text), keep=Count)
+    @takes(path=FilePath, best=Text | None, keep=Count)
     def __init__(self, path: Any, every: Any = "epoch", best: str | None = None, keep: int = 1, mode: str = "auto"):
         super().__init__(best or "", mode)
         isCount = isinstance(every, int) and not isinstance(every, bool) and every >= 1

@@ -17,7 +17,6 @@ from puregraph.core.arguments import (
     Positive,
     Size,
     Texts,
-    optional,
     takes,
 )
 from puregraph.core.errors import ArgumentError, PuregraphError
@@ -35,16 +34,16 @@ ROOM = 64  # caches have a multiple of this many positions, so that prompts of s
 
 OPTIONS = {  # of Generator and `generate`
     "temperature": NotNegative,
-    "topK": optional(Count),
+    "topK": Count | None,
     "topP": Fraction,
     "minP": Fraction,
     "repetition": Positive,
     "beams": Count,
     "lengthPenalty": Number,
     "stopTexts": Texts,
-    "decode": optional(AnyFunction),
-    "seed": optional(Size),
-    "length": optional(Count),
+    "decode": AnyFunction | None,
+    "seed": Size | None,
+    "length": Count | None,
     "compile": Flag,
 }
 

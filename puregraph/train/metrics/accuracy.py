@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from puregraph.core.arguments import Number, Whole, optional, takes
+from puregraph.core.arguments import Number, Whole, takes
 from puregraph.train.metrics.metric import Metric, decisions, isOneHot, labelled, perPosition, size, total
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class Accuracy(Metric):
     Raises    DataError if predictions and targets do not fit, or a label is no class; for targets of a regression
     """
 
-    @takes(axis=Whole, ignore=optional(Whole), threshold=Number)
+    @takes(axis=Whole, ignore=Whole | None, threshold=Number)
     def __init__(
         self, axis: int = 1, ignore: int | None = None, threshold: float = 0.0, which: int = 0, name: str | None = None
     ):

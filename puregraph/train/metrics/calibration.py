@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from puregraph.core.arguments import Count, Flag, Whole, choice, optional, takes
+from puregraph.core.arguments import Count, Flag, Whole, choice, takes
 from puregraph.core.errors import DataError
 from puregraph.train.metrics.logloss import isLogit, logSumExp
 from puregraph.train.metrics.metric import Metric, decisions, labelled, needNotNan, perPosition
@@ -35,7 +35,7 @@ class CalibrationError(Metric):
     better = "min"
     threshold: float
 
-    @takes(intervals=Count, norm=choice("l1", "l2", "max"), axis=Whole, ignore=optional(Whole), probabilities=Flag)
+    @takes(intervals=Count, norm=choice("l1", "l2", "max"), axis=Whole, ignore=Whole | None, probabilities=Flag)
     def __init__(
         self,
         intervals: int = 15,

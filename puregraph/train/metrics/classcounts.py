@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from puregraph.core.arguments import Count, Number, Size, Whole, choice, optional, takes
+from puregraph.core.arguments import Count, Number, Size, Whole, choice, takes
 from puregraph.core.errors import ArgumentError, DataError
 from puregraph.train.metrics.metric import Metric, decisions, isOneHot, labelled, perPosition
 
@@ -31,11 +31,11 @@ class ClassCounts(Metric):
     """
 
     @takes(
-        average=optional(choice("binary", "macro", "micro")),
-        of=optional(Size),
-        classes=optional(Count),
+        average=choice("binary", "macro", "micro") | None,
+        of=Size | None,
+        classes=Count | None,
         axis=Whole,
-        ignore=optional(Whole),
+        ignore=Whole | None,
         threshold=Number,
     )
     def __init__(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from puregraph.core.arguments import Count, Number, Whole, choice, optional, takes
+from puregraph.core.arguments import Count, Number, Whole, choice, takes
 from puregraph.core.errors import ArgumentError, DataError
 from puregraph.core.late import Late
 from puregraph.train.metrics.metric import Metric, decisions, labelled, needNotNan, perPosition
@@ -32,7 +32,7 @@ class Confusion(Metric):
     _repr_html_ = Late("puregraph.draw.notebook", "confusionHtml")
     plot = Late("puregraph.draw.charts.plots", "plotConfusion")
 
-    @takes(classes=Count, axis=Whole, ignore=optional(Whole), threshold=Number)
+    @takes(classes=Count, axis=Whole, ignore=Whole | None, threshold=Number)
     def __init__(
         self,
         classes: int,

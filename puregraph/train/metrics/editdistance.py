@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from puregraph.core.arguments import Size, Whole, optional, takes
+from puregraph.core.arguments import Size, Whole, takes
 from puregraph.train.metrics.metric import Metric
 from puregraph.train.metrics.sequences import sequencesFrom
 
@@ -36,7 +36,7 @@ class CER(Metric):
 
     better = "min"
 
-    @takes(blank=optional(Size), ignore=Whole, axis=Whole)
+    @takes(blank=Size | None, ignore=Whole, axis=Whole)
     def __init__(
         self, blank: int | None = None, ignore: int = -1, axis: int = -1, which: int = 0, name: str | None = None
     ):
@@ -68,7 +68,7 @@ class WER(CER):
     0.25
     """
 
-    @takes(blank=optional(Size), ignore=Whole, axis=Whole, space=optional(Size))
+    @takes(blank=Size | None, ignore=Whole, axis=Whole, space=Size | None)
     def __init__(
         self,
         blank: int | None = None,

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.core.arguments import Flag, Whole, optional, takes
+from puregraph.core.arguments import Flag, Whole, takes
 from puregraph.core.errors import DataError
 from puregraph.train.metrics.metric import Metric, decisions, labelled, perPosition, size, total
 
@@ -30,7 +30,7 @@ class LogLoss(Metric):
     better = "min"
     threshold: float
 
-    @takes(axis=Whole, ignore=optional(Whole), probabilities=Flag)
+    @takes(axis=Whole, ignore=Whole | None, probabilities=Flag)
     def __init__(
         self,
         axis: int = 1,

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from puregraph.core import device
-from puregraph.core.arguments import Count, isNumber, optional, takes
+from puregraph.core.arguments import Count, isNumber, takes
 from puregraph.core.errors import ArgumentError, DataError, show
 from puregraph.train.metrics.curveareas import cumulated
 from puregraph.train.metrics.gatheredmetric import GatheredMetric
@@ -41,7 +41,7 @@ class MeanAveragePrecision(GatheredMetric):
     1.0
     """
 
-    @takes(points=optional(Count), most=Count)
+    @takes(points=Count | None, most=Count)
     def __init__(
         self,
         thresholds: float | Sequence[float] | None = None,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from puregraph.core import device
-from puregraph.core.arguments import Size, Text, optional, takes
+from puregraph.core.arguments import Size, Text, takes
 from puregraph.core.base.dtype import isFloating
 from puregraph.core.base.keywords import ChecksKeywords
 from puregraph.core.errors import ArgumentError, DataError, show
@@ -41,7 +41,7 @@ class Metric(ChecksKeywords):
     isAdded = False  # True if it is a term of the loss that no cost has
     gathered: tuple[str, ...] = ()  # names of arrays in state() that grow with the samples
 
-    @takes(which=Size, name=optional(Text))
+    @takes(which=Size, name=Text | None)
     def __init__(self, which: int = 0, name: str | None = None):
         self.which = which
         self.name = type(self).__name__.lower() if name is None else name

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from puregraph.core.arguments import Count, Flag, Whole, choice, optional, takes
+from puregraph.core.arguments import Count, Flag, Whole, choice, takes
 from puregraph.core.errors import ArgumentError, DataError
 from puregraph.train.metrics.gatheredmetric import GatheredMetric
 from puregraph.train.metrics.logloss import logSumExp
@@ -39,11 +39,11 @@ class RankingMetric(GatheredMetric):
         return () if self.thresholds else ("rows",)
 
     @takes(
-        classes=optional(Count),
+        classes=Count | None,
         average=choice("macro", "weighted", "micro"),
-        thresholds=optional(Count),
+        thresholds=Count | None,
         axis=Whole,
-        ignore=optional(Whole),
+        ignore=Whole | None,
         probabilities=Flag,
     )
     def __init__(

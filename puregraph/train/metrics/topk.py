@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from puregraph.core.arguments import Count, Whole, optional, takes
+from puregraph.core.arguments import Count, Whole, takes
 from puregraph.core.errors import DataError
 from puregraph.core.tracer import arrayLike
 from puregraph.train.metrics.metric import Metric, labelled, size, total
@@ -26,7 +26,7 @@ class TopK(Metric):
     0.5
     """
 
-    @takes(k=Count, axis=Whole, ignore=optional(Whole))
+    @takes(k=Count, axis=Whole, ignore=Whole | None)
     def __init__(self, k: int = 5, axis: int = 1, ignore: int | None = None, which: int = 0, name: str | None = None):
         super().__init__(which, f"top{k}" if name is None else name)
         self.k, self.axis, self.ignore = k, axis, ignore
