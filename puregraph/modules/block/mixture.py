@@ -1,23 +1,27 @@
 """MoE: experts, of which a router chooses some for each row."""
 
-from puregraph.core.arguments import Count, NotNegative, choice, takes
+from puregraph.core import initial
+from puregraph.core.arguments import Count, NotNegative, choice, optional, takes
 from puregraph.graph import Graph
 from puregraph.graph.input import Input
 from puregraph.graph.pointwise import Pointwise
-from puregraph.modules.arithmetic import Mul
+from puregraph.modules.arithmetic import Add, Mul
 from puregraph.modules.block.encoding import ACTIVATIONS
 from puregraph.modules.comparison import Where
-from puregraph.modules.constant import Constant
+from puregraph.modules.constant import Constant, Weight
 from puregraph.modules.cumulative import CumSum
 from puregraph.modules.gathering import Gather
+from puregraph.modules.identity import Cast
 from puregraph.modules.joining import Concat, Split
-from puregraph.modules.linear import GroupLinear, Linear
+from puregraph.modules.linear import Linear
 from puregraph.modules.normreduction import LogSumExp
 from puregraph.modules.penalty import Penalty
+from puregraph.modules.product import MatMul
 from puregraph.modules.reduction import Sum
 from puregraph.modules.reshaping import Reshape, Transpose
 from puregraph.modules.scattering import ScatterElements
 from puregraph.modules.selection import OneHot, TopKValues
+from puregraph.modules.slice import Slice
 
 
 @takes(
@@ -25,39 +29,62 @@ from puregraph.modules.selection import OneHot, TopKValues
     experts=Count,
     k=Count,
     inner=Count,
-    capacity=Count,
+    capacity=optional(Count),
     activation=choice(*ACTIVATIONS),
     balance=NotNegative,
     zCost=NotNegative,
+    block=Count,
 )
-def MoE(size, experts, k, inner, capacity, activation="relu", balance=0.01, zCost=0.0, name=None):
-    """y = sum over the k most probable experts e of p_e / (sum of the k p) W2_e activation(W1_e x + b1_e) + b2_e
+def MoE(size, experts, k, inner, capacity=None, activation="relu", balance=0.01, zCost=0.0, block=128, name=None):
+    """y = sum over the k most probable experts e of p_e / (sum of the k p) (W2_e activation(W1_e x + b1_e) + b2_e)
 
-    p = softmax(router(x)). An expert takes at most `capacity` rows: first choices before second ones, in the order of
-    the rows. A choice beyond it is dropped: it adds nothing. Memory grows with experts * capacity.
+    p = softmax(router(x)). With a `capacity` an expert takes at most that number of rows: first choices before
+    second ones, in the order of the rows. A choice beyond it is dropped: it adds nothing. Products and memory are
+    those of experts * capacity rows.
+
+    Without one, nothing is dropped: choices are sorted by expert, those of one expert padded to a multiple of `block`
+    rows, and each block is multiplied by the weights of its expert. Sizes must not depend on data, so products and
+    memory are those of the largest number of blocks, ceil(n k / block) + experts - 1, and each block copies its
+    weights: a larger `block` copies less and pads more.
 
     `balance` is the weight of experts * sum_e f_e mean(p_e), f_e the fraction of choices of e, and `zCost` that of
     mean(logsumexp(router(x))^2). Both are added to the cost of the network as by `Penalty`.
 
     Shapes    x (n, size) -> y as x
-    Source    Fedus et al. 2021, arXiv:2101.03961, eq. 4; z-cost: Zoph et al. 2022, arXiv:2202.08906, eq. 5
+    Source    Fedus et al. 2021, arXiv:2101.03961, eq. 4; z-cost: Zoph et al. 2022, arXiv:2202.08906, eq. 5; blocks:
+              Gale et al. 2022, arXiv:2211.15841, section 5
     Raises    ValueError if k exceeds the number of experts
 
-    >>> MoE(8, experts=4, k=2, inner=16, capacity=32).dataShapeFrom(("N", 8))
+    >>> MoE(8, experts=4, k=2, inner=16).dataShapeFrom(("N", 8))
     ('N', 8)
     """
     if k > experts:
         raise ValueError(f"MoE: wanted k of at most the {experts} experts, got {k}")
     x = Input(name="x").node()
     gates, chosen = routed(x, size, experts, k, balance, zCost)
-    slots, rows = slotsOf(chosen, experts, k, capacity)
-    h = Reshape((experts, capacity, size), name="slots")(Gather(name="dispatch").node(x, rows))
-    h = GroupLinear(experts, size, inner, batchDim=1, name="fc1")(h)
-    h = GroupLinear(experts, inner, size, batchDim=1, name="fc2")(ACTIVATIONS[activation]()(h))
-    h = Gather(name="combine").node(Reshape((experts * capacity, size), name="results")(h), slots)
+    if capacity is None:
+        slots, rows, expertOf = blocksOf(chosen, experts, block)
+    else:
+        slots, rows = slotsOf(chosen, experts, capacity)
+        expertOf = None
+    h = Gather(name="dispatch").node(x, rows)
+    h = mapped(h, "fc1", (experts, size, inner), expertOf)
+    h = mapped(ACTIVATIONS[activation]()(h), "fc2", (experts, inner, size), expertOf)
+    h = Gather(name="combine").node(Reshape((-1, size), name="results")(h), slots)
     gates = Reshape((-1, 1), name="weights")(Transpose((1, 0), name="byChoice")(gates))
     h = Reshape((k, -1, size), name="choices")(Mul(name="weighted").node(h, gates))
     return Graph(x, Sum(axis=0, name="sum")(h), name=name)
+
+
+def mapped(x, name, shape, expertOf):
+    """Return x[g] W[e] + b[e], e = expertOf[g], or g without it; `shape` is that of W."""
+    experts, insize, outsize = shape
+    weights, biases = Weight(shape, name=name), Weight((experts, 1, outsize), name=f"{name}b")
+    weights.W.initial = initial.weights(None, insize, outsize, 1.0)
+    W, b = weights.node(), biases.node()
+    if expertOf is not None:
+        W, b = (Gather(name=f"{part.name}Of").node(part, expertOf) for part in (W, b))
+    return Add(name=f"{name}y").node(MatMul(name=f"{name}x").node(x, W), b)
 
 
 def routed(x, size, experts, k, balance, zCost):
@@ -88,19 +115,49 @@ def balanced(p, experts, k, balance):
     return (Split(1, 2, name="split").node(both), 0)
 
 
-def slotsOf(chosen, experts, k, capacity):
-    """Return for each choice (k n) its slot, -1 if it is dropped, and for each slot its row of x, -1 if none."""
+def ordered(chosen, experts):
+    """Return the experts of the choices (k n) in order, as numbers and as rows of ones; the count of earlier choices of
+    the same expert, and the number of the row of x.
+    """
     isChosen = OneHot(experts, "int64", name="expert")(chosen)
-    numbers = CumSum(1, exclusive=True, name="number")(Sum(axis=2, name="ones")(isChosen))
-    numbers = Reshape((-1,), name="row")(numbers)
+    ones = Sum(axis=2, name="ones")(isChosen)
+    numbers = Reshape((-1,), name="row")(CumSum(1, exclusive=True, name="number")(ones))
     isChosen = Reshape((-1, experts), name="inOrder")(isChosen)
     before = CumSum(0, exclusive=True, name="before")(isChosen)
     position = Sum(axis=1, name="position")(Mul(name="earlier").node(before, isChosen))
-    chosen = Reshape((-1,), name="expertOf")(chosen)
+    return Reshape((-1,), name="expertOf")(chosen), isChosen, position, numbers
+
+
+def slotsOf(chosen, experts, capacity):
+    """Return for each choice (k n) its slot, -1 if it is dropped, and the row of x in each slot, -1 if none."""
+    chosen, _, position, numbers = ordered(chosen, experts)
     slot = chosen * capacity + position
     slots = Where(name="slot").node(position < capacity, slot, Constant(-1, dtype="int64", name="dropped").node())
     empty = Constant(
         [-1] * (experts * capacity + 1), dtype="int64", name="empty"
     ).node()  # its last is for dropped choices
     rows = ScatterElements(name="rowOf").node(empty, slots, numbers)
-    return slots, (Split(0, (experts * capacity, 1), name="taken").node(rows), 0)
+    rows = (Split(0, (experts * capacity, 1), name="taken").node(rows), 0)
+    return slots, Reshape((experts, capacity), name="slots")(rows)
+
+
+def blocksOf(chosen, experts, block):
+    """Return for each choice (k n) its slot, the rows of x in the slots of each block, -1 if none, and its expert.
+
+    Blocks of an expert follow each other; the last of them has free slots, and so have blocks after all experts.
+    """
+    chosen, isChosen, position, numbers = ordered(chosen, experts)
+    counts = Sum(axis=0, name="countOf")(isChosen)
+    first = CumSum(0, exclusive=True, name="first")((counts + (block - 1)) // block)
+    slots = Add(name="slot").node(Gather(name="firstOf").node(first, chosen) * block, position)
+    ones = Sum(axis=1, name="one")(isChosen)
+    spare = Constant([1] * (experts - 1), dtype="int64", name="spare").node()
+    blocks = Concat(0, name="blocks").node(Slice(slice(None, None, block), name="full")(ones), spare)
+    blocks = Reshape((-1, 1), name="column")(blocks)
+    number = CumSum(0, exclusive=True, name="block")(blocks)
+    isAfter = Cast("int64", name="isAfter")(number >= first)
+    expertOf = Sum(axis=1, name="isOf")(isAfter) - 1
+    empty = Constant([-1] * block, dtype="int64", name="empty").node()
+    empty = Reshape((-1,), name="free")(Mul(name="rows").node(blocks, empty))
+    rows = ScatterElements(name="rowOf").node(empty, slots, numbers)
+    return slots, Reshape((-1, block), name="slots")(rows), expertOf

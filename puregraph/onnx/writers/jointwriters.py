@@ -35,10 +35,20 @@ RULED += (modules.EmbedderBag, modules.Entmax, modules.NoiseInjector, modules.RR
 RULED += (modules.SparseMax, modules.Unfold)
 
 
-@writesOnnx(Cost, Penalty, *RULED, _Adaptive, _Gated, _GraphLayer, _OfWindows, _Shuffle, _Similarity)
+@writesOnnx(Cost, *RULED, _Adaptive, _Gated, _GraphLayer, _OfWindows, _Shuffle, _Similarity)
 def ruled(step: OnnxStep) -> None:
     """The calls of the rule; data checks, such as of labels, are left out."""
     forAnySize(step, writeRule)
+
+
+@writesOnnx(Penalty)
+def penalty(step: OnnxStep) -> None:
+    """The input itself where nobody reads the cost, whose mean has no ONNX equivalent for a symbolic batch."""
+    if step.row.step.outs[1] in step.writer.steps.readValues:
+        forAnySize(step, writeRule)
+    else:
+        step.op("Identity", step.x, out=step.y)
+        step.absent.add(step.outputs[1])
 
 
 @writesOnnx(Gradient)
