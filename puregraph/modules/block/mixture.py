@@ -1,7 +1,7 @@
 """MoE: experts, of which a router chooses some for each row."""
 
 from puregraph.core import initial
-from puregraph.core.arguments import Count, NotNegative, choice, optional, takes
+from puregraph.core.arguments import Count, NotNegative, choice, takes
 from puregraph.graph import Graph
 from puregraph.graph.input import Input
 from puregraph.graph.pointwise import Pointwise
@@ -29,7 +29,7 @@ from puregraph.modules.slice import Slice
     experts=Count,
     k=Count,
     inner=Count,
-    capacity=optional(Count),
+    capacity=Count | None,
     activation=choice(*ACTIVATIONS),
     balance=NotNegative,
     zCost=NotNegative,
@@ -137,8 +137,8 @@ def slotsOf(chosen, experts, capacity):
         [-1] * (experts * capacity + 1), dtype="int64", name="empty"
     ).node()  # its last is for dropped choices
     rows = ScatterElements(name="rowOf").node(empty, slots, numbers)
-    rows = (Split(0, (experts * capacity, 1), name="taken").node(rows), 0)
-    return slots, Reshape((experts, capacity), name="slots")(rows)
+    taken = (Split(0, (experts * capacity, 1), name="taken").node(rows), 0)
+    return slots, Reshape((experts, capacity), name="slots")(taken)
 
 
 def blocksOf(chosen, experts, block):
