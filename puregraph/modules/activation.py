@@ -314,7 +314,7 @@ class PRelu(Module):
     def __init__(self, maps: Count | None = None, sharedMaps: Flag = False, name=None):
         super().__init__(name)
         self.sharedMaps = sharedMaps or maps is None
-        self.slope = Param((1 if self.sharedMaps else maps,), 0.25)
+        self.slope = Param((1 if sharedMaps or maps is None else maps,), 0.25)
 
     def dataShapeFrom(self, x):
         (maps,) = self.slope.shape

@@ -50,8 +50,8 @@ class Attention(Module):
               "end" without `causal`
     """
 
-    reads = ("q", "k", "v", "mask", "lengths", "offset", "y", "lse")
-    hidden = ("lse",)
+    reads: tuple[str, ...] = ("q", "k", "v", "mask", "lengths", "offset", "y", "lse")
+    hidden: tuple[str, ...] = ("lse",)
     indices = ("lengths", "offset")
     draws = None
 

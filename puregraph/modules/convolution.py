@@ -1,6 +1,8 @@
 """Convolutions of one, two, three and n axes, also with weights that are inputs."""
 
+from collections.abc import Callable
 from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -20,6 +22,9 @@ class _Convolution(Module):
     """Base class of convolutions. A subclass implements `apply` and `applyAdjoint`: ConvNd by convolve and its adjoint,
     DeconvNd by the adjoint and convolve. The first axis of both weights is the output channels of `convolve`."""
 
+    apply: Callable[..., Any]
+    reached: Callable[..., Any]
+    applyAdjoint: Callable[..., Any]
     rank: int | None = None
     reads = ("x", "W")
     needsFloats = True
@@ -38,9 +43,9 @@ class _Convolution(Module):
 
     def setWeights(self, useBias, initscheme, wscale):
         """Make W and b."""
-        fans = [maps // self.groups * prod(self.size) for maps in (self.inmaps, self.outmaps)]
+        infan, outfan = (maps // self.groups * prod(self.size) for maps in (self.inmaps, self.outmaps))
         first, second = (self.inmaps, self.outmaps) if self.isTransposed else (self.outmaps, self.inmaps)
-        self.W = Param((first, second // self.groups, *self.size), initial.weights(initscheme, *fans, wscale))
+        self.W = Param((first, second // self.groups, *self.size), initial.weights(initscheme, infan, outfan, wscale))
         self.b = Param((self.outmaps,)) if useBias else None
 
     def windows(self, size):

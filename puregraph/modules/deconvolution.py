@@ -14,6 +14,7 @@ from puregraph.ops.convolution.windowgeometry import opposite, padded
 class _Transposed(_Convolution):
     """Base class of transposed convolutions."""
 
+    postpad: tuple[int, ...]
     isTransposed = True
 
     @staticmethod

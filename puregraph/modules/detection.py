@@ -299,7 +299,7 @@ def chosen(low, high, scores, most, threshold, least):
     """Return the indices of the boxes of one class that are kept, by decreasing score."""
     areas = (high - low).prod(-1)
     left = [box for box in np.argsort(-scores, kind="stable").tolist() if scores[box] > least]
-    kept = []
+    kept: list[int] = []
     while left and len(kept) < most:
         box, *left = left
         kept.append(box)

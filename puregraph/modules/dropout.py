@@ -1,7 +1,8 @@
 """Random modules: Dropout and its relatives, noise, and samples of a distribution."""
 
+from collections.abc import Callable
 from math import prod
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -200,6 +201,7 @@ def unit(draw):
 class _Noise(Module):
     """Base class of modules with random bits `draw` as hidden output; a subclass writes `noisy(x, draw)`."""
 
+    noisy: Callable[..., Any]
     reads = ("x", "draw")
     needsFloats = True
     hidden = ("draw",)

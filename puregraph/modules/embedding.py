@@ -26,7 +26,7 @@ class Embedder(Module):
     Raises    DataError if an index is below -1 or not below the vocabulary, or no integer
     """
 
-    reads = ("x",)
+    reads: tuple[str, ...] = ("x",)
     indices = ("x",)
 
     def __init__(

@@ -1,5 +1,8 @@
 """Gated linear units: one half of the features times an activation of the other half."""
 
+from collections.abc import Callable
+from typing import Any
+
 from puregraph.autodiff.derivatives.ruletape import derivedGrad
 from puregraph.core.arguments import Whole
 from puregraph.core.errors import need
@@ -11,6 +14,7 @@ from puregraph.ops.formula import Formula
 class _Gated(Module):
     """Base class: y = gate(a, b), a the first and b the second half of x along the axis; a subclass writes the gate."""
 
+    gate: Callable[..., Any]
     reads = ("x",)
     needsFloats = True
     flopsPerElement = 4
@@ -27,7 +31,7 @@ class _Gated(Module):
     def updateData(self, x):
         axis = normalAxis(self.axis, x.ndim)
         lead, half = (slice(None),) * axis, x.shape[axis] // 2
-        return self.gate(x[(*lead, slice(0, half))], x[(*lead, slice(half, None))])
+        return self.gate(x[lead + (slice(0, half),)], x[lead + (slice(half, None),)])
 
     def updateGrad(self, grad, *values, needs):
         return derivedGrad(self.updateData, grad, values, needs)

@@ -1,7 +1,9 @@
 """Elements taken by index: Gather, GatherElements, GatherND."""
 
+from collections.abc import Callable
 from contextlib import contextmanager
 from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -125,6 +127,7 @@ def pointRows(x, index, batch):
 class _Gathered(Module):
     """Base class of modules that read x along an axis; elements read several times get the sum of the gradients."""
 
+    arranged: Callable[..., Any]
     reads = ("index",)
     keepsDtype = True
     indices = ("index",)

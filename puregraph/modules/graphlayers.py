@@ -1,6 +1,7 @@
 """Graph layers: GCNConv, SAGEConv, GATConv and NeighborSum, messages along edges that are summed at each node."""
 
-from typing import Annotated
+from collections.abc import Callable
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -21,7 +22,8 @@ from puregraph.ops.gather.reference import scatterAdd
 class _GraphLayer(Module):
     """Base class: features x of n nodes and edges (2, e) from sources to targets; a subclass writes `messages`."""
 
-    reads = ("x", "edges", "W")
+    messages: Callable[..., Any]
+    reads: tuple[str, ...] = ("x", "edges", "W")
     needsFloats = True
     indices = ("edges",)
 

@@ -1,5 +1,8 @@
 """IntegerLayers: a product or convolution of integers whose sums stay integers of 32 bits, or are rounded to bytes."""
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 
 from puregraph.core.arguments import Count
@@ -14,6 +17,9 @@ from puregraph.ops.quantized.reference import convolveIntegers, multiplyIntegers
 class _IntegerLayer(Module):
     """Base class: y = layer(x - xZero, W - wZero) + b as int32; with a factor, y = round(float32(y) factor) + yZero."""
 
+    layerShape: Callable[..., Any]
+    outmaps: Callable[..., Any]
+    layer: Callable[..., Any]
     reads = ()
     isDiscrete = True
 

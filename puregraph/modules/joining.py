@@ -49,7 +49,7 @@ class Concat(Module):
         ends = list(accumulate(x.shape[axis] for x in xs))
         parts = zip([0, *ends], ends)
         lead = (slice(None),) * axis
-        return tuple([grad[(*lead, slice(*part))] if wanted else None for part, wanted in zip(parts, needs)])
+        return tuple([grad[lead + (slice(*part),)] if wanted else None for part, wanted in zip(parts, needs)])
 
     @classmethod
     def examples(cls):
@@ -155,7 +155,7 @@ class Split(Module):
         axis = normalAxis(self.axis, x.ndim)
         ends = list(accumulate(self.sizes(x.shape[axis], lengths)))
         lead = (slice(None),) * axis
-        return tuple([x[(*lead, slice(*part))] for part in zip([0, *ends], ends)])
+        return tuple([x[lead + (slice(*part),)] for part in zip([0, *ends], ends)])
 
     def updateGrad(self, grad, x, lengths, *ys):
         grads = grad if self.count > 1 else [grad]

@@ -169,8 +169,8 @@ def addBorders(grad, widths, mode):
     for axis, (before, after) in enumerate(widths):
         if before or after:
             lead, end = (slice(None),) * axis, grad.shape[axis] - after
-            left, right = grad[(*lead, slice(0, before))], grad[(*lead, slice(end, None))]
-            grad, last = grad[(*lead, slice(before, end))], end - before - 1
+            left, right = grad[lead + (slice(0, before),)], grad[lead + (slice(end, None),)]
+            grad, last = grad[lead + (slice(before, end),)], end - before - 1
             if mode == "edge":
                 parts = (left.sum(axis=axis, keepdims=True), 0), (right.sum(axis=axis, keepdims=True), last)
             else:

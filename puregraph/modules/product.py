@@ -1,5 +1,7 @@
 """Products of matrices and vectors, and the determinant."""
 
+from typing import Any
+
 import numpy as np
 
 from puregraph.core.arguments import Flag, Text
@@ -153,7 +155,7 @@ class Einsum(Module):
         wanted = ", ".join(f"({', '.join(letters)})" for letters in groups)
         fits = len(shapes) == len(groups) and all(len(s) == len(letters) for s, letters in zip(shapes, groups))
         need(fits, f"inputs of shapes {wanted}", list(shapes), f"the equation has {len(groups)} inputs")
-        sizeOf = {}
+        sizeOf: dict[str, Any] = {}
         for shape, letters in zip(shapes, groups):
             for size, letter in zip(shape, letters):
                 need(sizeOf.setdefault(letter, size) == size, f"one size for {letter} in {wanted}", list(shapes))

@@ -1,5 +1,8 @@
 """QuantizedLayers: a product or convolution of integers that gives integers."""
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 
 from puregraph.core.arguments import Count, Flag
@@ -25,6 +28,13 @@ class _QuantizedLayer(Module):
     With `isRectified`, a ReLU is applied before rounding.
     """
 
+    layerShape: Callable[..., Any]
+    outmaps: Callable[..., Any]
+    ofBytes: Callable[..., Any]
+    layer: Callable[..., Any]
+    perFilter: Callable[..., Any]
+    perOutput: Callable[..., Any]
+    isRectified: bool
     reads = ()
     isDiscrete = True
 

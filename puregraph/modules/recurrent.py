@@ -1,6 +1,7 @@
 """Recurrent layers: RNN, GRU, LSTM, and their common base."""
 
-from typing import Annotated
+from collections.abc import Callable
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -33,12 +34,14 @@ DIRECTIONS = {"uni": 1, "bi": 2}
 class _Recurrent(Module):
     """Base class. A subclass defines its states (`cell`), the number of `gates`, values `kept`, `step` and `back`."""
 
-    reads = ("x", "h0", "lengths", "W", "U", "y")
+    step: Callable[..., Any]
+    back: Callable[..., Any]
+    reads: tuple[str, ...] = ("x", "h0", "lengths", "W", "U", "y")
     needsFloats = needsOneFloat = True
     indices = ("lengths",)
     zeroBeyond = "lengths"
-    cell = ("h",)
-    kept = ()
+    cell: tuple[str, ...] = ("h",)
+    kept: tuple[str, ...] = ()
     gates = 1
 
     def __init__(

@@ -1,5 +1,8 @@
 """Reductions along axes: Sum, Mean, Max, Min, and where the largest and smallest elements are."""
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 
 from puregraph.core.arguments import Flag, Whole
@@ -28,6 +31,9 @@ class _Reduction(Module):
 
 class _MayBeEmpty(_Reduction):
     """Base class of reductions that need an element, unless `mayBeEmpty` says what stands for none."""
+
+    neutral: Callable[..., Any]
+    reduce: Callable[..., Any]
 
     def __init__(self, axis=None, keepdims: Flag = False, name=None, mayBeEmpty: Flag = False):
         super().__init__(axis, keepdims, name)
@@ -200,6 +206,7 @@ def bounds(dtype):
 
 
 class _ArgExtremum(Module):
+    first: Callable[..., Any]
     reads = ()
     isDiscrete = True
 

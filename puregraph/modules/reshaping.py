@@ -1,6 +1,8 @@
 """Modules that change the shape of one array: Reshape, Flatten, Squeeze, Unsqueeze, Transpose, Expand, Tile."""
 
+from collections.abc import Callable
 from numbers import Integral
+from typing import Any
 
 import numpy as np
 
@@ -148,6 +150,7 @@ class Flatten(_Reshaped):
 class _UnitAxes(_Reshaped):
     """Base class of modules that drop or add axes of length one; the axes may be an input."""
 
+    target: Callable[..., Any]
     indices = shapeInputs = ("along",)
     sign = 0  # 1 if axes are added, -1 if they are dropped
 

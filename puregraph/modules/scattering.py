@@ -1,6 +1,7 @@
 """Scattering: write updates by index into a copy of x, replacing, adding, multiplying, or taking extremes."""
 
-from typing import Annotated
+from collections.abc import Callable
+from typing import Annotated, Any
 
 from puregraph.core.arguments import Whole, choice
 from puregraph.core.base.widen import asResultType
@@ -18,6 +19,7 @@ KINDS = {"none": "set", "add": "add", "mul": "multiply", "max": "maximum", "min"
 class _Scatter(Module):
     """Base class: y = x, with `updates` written along an axis; those for one element are applied in their order."""
 
+    arranged: Callable[..., Any]
     reads = ("x", "index", "updates")
     keepsDtype = True
     indices = ("index",)

@@ -316,7 +316,7 @@ class OneHot(Module):
 
     namesFloats = True
     reads = ("x", "depth")
-    indices = ("x",)
+    indices: tuple[str, ...] = ("x",)
     shapeInputs = ("depth",)
     isDiscrete = True
 

@@ -1,6 +1,8 @@
 """Shuffles: channels into positions, positions into channels, channels among groups."""
 
+from collections.abc import Callable
 from math import prod
+from typing import Any
 
 from puregraph.core.arguments import Count
 from puregraph.core.errors import need
@@ -11,6 +13,8 @@ from puregraph.modules.windows import channelHint
 class _Shuffle(Module):
     """Base class: a subclass moves the elements of x by `moved`, and back by `back`."""
 
+    moved: Callable[..., Any]
+    back: Callable[..., Any]
     reads = ()
     keepsDtype = True
     followsValues = True

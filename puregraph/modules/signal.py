@@ -126,7 +126,7 @@ def resized(z, count, axis):
 class _Columns(Module):
     """Base class: windows of `size` elements, and their `stride` and `dilation`, along each spatial axis."""
 
-    reads = ()
+    reads: tuple[str, ...] = ()
     keepsDtype = True
 
     def setWindows(self, size, stride, pad, dilation):
@@ -152,7 +152,7 @@ class _Columns(Module):
         counts = self.counts(x.shape[2:])
         pairs = padding(x.shape[2:], self.size, self.stride, self.pad, self.dilation)
         padded = np.pad(x, [(0, 0), (0, 0), *pairs])
-        rows = [padded[(slice(None), slice(None), *part)] for _, part in self.positions(counts)]
+        rows = [padded[(slice(None),) * 2 + part] for _, part in self.positions(counts)]
         return np.stack(rows, 2).reshape(x.shape[0], x.shape[1] * len(rows), prod(counts))
 
 
@@ -224,12 +224,12 @@ class Col2Im(_Columns):
         paddedSizes = [size + sum(pad) for size, pad in zip(self.lengths, self.pad)]
         y = np.zeros_like(x, shape=(n, c, *paddedSizes))
         for t, part in self.positions(counts):
-            y[(slice(None), slice(None), *part)] += x[(slice(None), slice(None), *t)]
-        return np.ascontiguousarray(y[(slice(None), slice(None), *self.inside())])
+            y[(slice(None),) * 2 + part] += x[(slice(None),) * 2 + t]
+        return np.ascontiguousarray(y[(slice(None),) * 2 + self.inside()])
 
     def inside(self):
         """The slices of the picture in the padded one."""
-        return [slice(before, before + size) for size, (before, _) in zip(self.lengths, self.pad)]
+        return tuple(slice(before, before + size) for size, (before, _) in zip(self.lengths, self.pad))
 
     @onHost
     def updateGrad(self, grad, x, y):

@@ -1,5 +1,8 @@
 """How near two vectors are: the cosine of their angle, and the norm of their difference."""
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 
 from puregraph.autodiff.derivatives.ruletape import derivedGrad
@@ -14,6 +17,7 @@ from puregraph.ops.reduction.reference import total
 class _Similarity(Module):
     """Base class: one number, `compared`, for the vectors along an axis of two inputs that broadcast."""
 
+    compared: Callable[..., Any]
     reads = ("x1", "x2")
     needsFloats = True
     axis, keepdims = -1, False

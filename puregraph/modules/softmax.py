@@ -17,7 +17,7 @@ from puregraph.ops.reduction.reference import logSoftmax, softmax, total
 class _AlongAxis(Module):
     """Base class of functions of the elements along an axis."""
 
-    reads = ("y",)
+    reads: tuple[str, ...] = ("y",)
     needsFloats = True
     flopsPerElement = 4
 

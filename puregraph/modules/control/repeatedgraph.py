@@ -1,5 +1,7 @@
 """_RepeatedGraph: a graph that runs again and again, with values carried from each run to the next."""
 
+from typing import Any
+
 import numpy as np
 
 from puregraph.core.base.dtype import isFloating, needType
@@ -72,7 +74,8 @@ class _RepeatedGraph(GraphHolder):
     def settled(self, before, carried, others, inputShapes):
         """(shapes of carried values that hold in every run, output shapes of the body), with symbols for sizes that
         change between runs; output sizes are None if they cannot be inferred."""
-        fresh, opened = FreshSymbols(inputShapes), set()
+        fresh = FreshSymbols(inputShapes)
+        opened: set[Any] = set()
         shapes = [tuple(shape) for shape in carried]
         first = outs = shapesInside(self.body, [*before, *shapes, *others])
         while True:
@@ -118,7 +121,9 @@ class _RepeatedGraph(GraphHolder):
     def forward(self, inputs, carried, stored, times=None):
         """(the start of each run, the last carried values, the stacked rows); `times` is the known number of runs when
         a pass is repeated."""
-        steps, starts, rows, outs = self.body.steps(), [], [], None
+        steps, outs = self.body.steps(), None
+        starts: list[Any] = []
+        rows: list[Any] = []
         numbers = self.numbered(steps, stored)
         while len(starts) < times if times is not None else self.goesOn(len(starts), inputs, outs):
             runInputs = self.inputsOfRun(len(starts), inputs, outs, carried)
@@ -156,7 +161,9 @@ class _RepeatedGraph(GraphHolder):
         wanted = frozenset(id(getattr(self, name)) for name, need in zip(names, needs[count:]) if need)
         grads = list(grad) if len(self.outputNames) > 1 else [grad]
         carried, stacks = grads[: self.carried], grads[self.carried :]
-        steps, params, slices, shared = self.body.steps(), {}, [], None
+        steps, shared = self.body.steps(), None
+        params: dict[Any, Any] = {}
+        slices: list[Any] = []
         for t in reversed(range(len(starts))):
             runInputs, states = starts[t]
             numbers = self.numbered(steps, {**stored, **{name: x.copy() for name, x in states.items()}})

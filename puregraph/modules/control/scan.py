@@ -141,7 +141,7 @@ class Scan(_RepeatedGraph):
             return self.loopGradients(grad, arguments, needs)
         carried, slices, alike, params = self.gradients(grad, 0, arguments, needs)
         _, scanned, _ = self.parted(arguments)
-        scannedGrads = []
+        scannedGrads: list[Any] = []
         for i, ((axis, isReversed), x) in enumerate(zip(self.ins, scanned)):
             rows = [row[i] for row in slices]
             if not needs[self.carried + i] or all(row is None for row in rows):

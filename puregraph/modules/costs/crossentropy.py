@@ -50,8 +50,8 @@ class CrossEntropy(NLL):
               DataError naming a label that is no class, and its position
     """
 
-    reads = ("sampleWeight", "weights", "p", "index")
-    hidden = ("p", "index")
+    reads: tuple[str, ...] = ("sampleWeight", "weights", "p", "index")
+    hidden: tuple[str, ...] = ("p", "index")
     takes = "scores"
     flopsPerElement = 5
 

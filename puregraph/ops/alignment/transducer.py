@@ -5,6 +5,8 @@
 Source    Graves 2012, Sequence Transduction with Recurrent Neural Networks, arXiv:1211.3711, eq. 16 to 20
 """
 
+from typing import Any
+
 import numpy as np
 
 from puregraph.core.tracer import arrayLike
@@ -58,7 +60,7 @@ def forwardRows(stay, emit, never):
     """The logarithm of the probability of reaching each (t, u)."""
     _, time, rows = stay.shape
     entering = [never * 0, *[never] * (rows - 1)]
-    result = []
+    result: list[Any] = []
     for t in range(time):
         row = [entering[0]]
         for u in range(1, rows):

@@ -319,7 +319,7 @@ def col2im(u, lay):
     rows = lay.window._replace(size=(1, *lay.window.size[1:]), stride=(1, *lay.window.stride[1:]))
     x = np.zeros((lay.groups, rows.full[0], lay.channels // lay.groups, lay.n, *rows.full[1:]), dtype=u.dtype)
     for tap in rows.taps:
-        x[(..., *rows.tapIndex(tap)[2:])] += u[(slice(None),) * 3 + tap[1:]]
+        x[(...,) + rows.tapIndex(tap)[2:]] += u[(slice(None),) * 3 + tap[1:]]
     return unpadded(np.moveaxis(x, (3, 0, 2, 1), (0, 1, 2, 3)), rows.pad)
 
 

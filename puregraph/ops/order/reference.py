@@ -32,7 +32,7 @@ def sortAlong(x, axis, count, largest=False):
     indices = np.argsort(np.flip(x, axis) if largest else x, axis, kind="stable")
     if largest:
         indices = n - 1 - np.flip(indices, axis)
-    indices = indices[(*(slice(None),) * axis, slice(count))].astype(np.int64)
+    indices = indices[(slice(None),) * axis + (slice(count),)].astype(np.int64)
     return np.take_along_axis(x, indices, axis), indices
 
 

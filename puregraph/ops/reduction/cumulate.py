@@ -109,7 +109,7 @@ def shifted(x, axis, first):
 
 def part(x, axis, start, stop):
     """x[start:stop] along an axis."""
-    return x[(*(slice(None),) * axis, slice(start, stop))]
+    return x[(slice(None),) * axis + (slice(start, stop),)]
 
 
 def without(values, axis):

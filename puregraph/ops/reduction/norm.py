@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from puregraph.core.base.widen import widen
@@ -33,16 +35,16 @@ def norm(y, *arrays):
     """A thread block sums a chunk of one array, with a launch per dtype; the last launch adds the parts."""
     if any(computed(x.dtype) not in ("float", "double") for x in arrays):
         return NotImplemented
-    arrays = [x for x in arrays if x.size]
+    arrays = tuple(x for x in arrays if x.size)
     chunk = max(blocksFor(blocksFor(sum(x.size for x in arrays), 2 * WAVE), 4096) * 4096, MIN_CHUNK_ELEMENTS)
-    groups = {}
+    groups: dict[Any, list[Any]] = {}
     for x in arrays:  # without gaps elements may be summed in the order of memory
         groups.setdefault(stored(x.dtype) if isDense(x) else id(x), []).append(x)
     parts = Scratch((max(sum(blocksFor(x.size, chunk) for x in arrays), 1),), np.float64)
     launches, done = [], 0
     for group in groups.values():
         x, text = group[0], defined({"T": stored(group[0].dtype), "N": 16 // group[0].dtype.itemsize})
-        slots = (("pointer", parts), ("int", done), ("long", chunk))
+        slots: tuple[tuple[str, Any], ...] = (("pointer", parts), ("int", done), ("long", chunk))
         if isDense(x):
             table, blocks = chunked([x.size for x in group], [(x,) for x in group], chunk)
             text += ROW + SQUARES
