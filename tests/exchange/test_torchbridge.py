@@ -76,9 +76,10 @@ def test_every_network_passes_the_check_of_gradients(name, rng):
             param.data[...] = rng.uniform(-0.5, 0.5, param.shape)
     module, inputs = asModule(graph), tensorsFor(graph, shapes, rng)
     params = list(module.parameters())
-    fast = name in LARGE  # along one random direction
+    fast = name in LARGE  # along one random direction, with smaller steps: many units may be near a kink
+    eps = 1e-8 if fast else 1e-6
     isSmooth = torch.autograd.gradcheck(
-        lambda *xs: module(*xs[: len(inputs)]), (*inputs, *params), eps=1e-6, atol=1e-5, fast_mode=fast
+        lambda *xs: module(*xs[: len(inputs)]), (*inputs, *params), eps=eps, atol=1e-5, fast_mode=fast
     )
     assert isSmooth
 
