@@ -159,6 +159,7 @@ class LinkedNode(ForeignAttributes):
 
         Raises    GraphError if an argument is given twice, or a required one not at all
         """
+        inputs = self.module.inputSpec
         positional: list[Edge | None] = []
         named: dict[str, Edge] = {}
         for link in self.bwds:
@@ -173,8 +174,7 @@ class LinkedNode(ForeignAttributes):
                 )
             else:
                 named[link.argument] = edges[0]
-        inputs = self.module.inputSpec
-        if inputs.variadic:
+        if inputs.variadic or not named and len(positional) == len(inputs.names):
             return positional
         twice = [name for name in inputs.names[: len(positional)] if name in named]
         rest = inputs.names[len(positional) :]

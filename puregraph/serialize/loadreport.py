@@ -83,17 +83,19 @@ def match(source: Any, graph: Graph, targets: dict[str, Stored]) -> tuple[LoadRe
         aliases.setdefault(owner, []).append(path)
     inFile = {path: path for path in source.arrays} | source.ties
     for path, stored in targets.items():
-        wanted = f"{show(tuple(stored.shape))} {stored.dtype.name}"
-        names = list(dict.fromkeys(inFile[n] for n in (path, *aliases.get(path, [])) if n in inFile))
+        paths = (path, *aliases[path]) if path in aliases else (path,)
+        names = list(dict.fromkeys([inFile[n] for n in paths if n in inFile]))
         kind = "params" if isinstance(stored, Param) else "states"
         if not names:
             isOptional = stored.dtype.kind in "iu" or isinstance(stored, FixedState)
             if not (source.partial and kind == "states" and isOptional):
                 near = source.unused or source.arrays if len(report.missing) < SHOWN else {}
-                report.missing.append(Mismatch(path, wanted, lacks(path, near, source.expected.get(path, path))))
+                reason = lacks(path, near, source.expected.get(path, path))
+                report.missing.append(Mismatch(path, describeArray(stored), reason))
         elif source.kinds[names[0]] != kind or not source.fits(names[0], stored.shape, stored.dtype):
             note = "" if source.kinds[names[0]] == kind else f" as one of its {source.kinds[names[0]]}"
-            report.mismatched.append(Mismatch(path, wanted, describeArray(source.arrays[names[0]]) + note))
+            stands = describeArray(source.arrays[names[0]]) + note
+            report.mismatched.append(Mismatch(path, describeArray(stored), stands))
         else:
             differing = [n for n in names[1:] if not sameArray(source, names[0], n)]
             for name in differing:

@@ -7,6 +7,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from puregraph.core.base.dtype import dtypeName
 from puregraph.core.errors import CheckpointError, brief, quote
 from puregraph.core.storage.archive import Archive
 from puregraph.core.storage.hdf import Array
@@ -40,7 +41,7 @@ class NativeFile(ArraySource):
                 self.arrays[path], self.kinds[path], self.names[path] = array, group, name
 
     def fits(self, path: str, shape: tuple[int, ...], dtype: np.dtype) -> bool:
-        return self.arrays[path].shape == tuple(shape) and self.arrays[path].dtype == np.dtype(dtype).name
+        return self.arrays[path].shape == tuple(shape) and self.arrays[path].dtype == dtypeName(dtype)
 
     def read(self, path: str, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
         return self.archive.read(self.names[path])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -82,6 +83,12 @@ def isBfloat16(dtype: Any) -> bool:
 def isNumeric(dtype: Any) -> bool:
     """True if a dtype is a float, an integer or a boolean."""
     return dtype.kind in "fiub" or isBfloat16(dtype)
+
+
+@cache
+def dtypeName(dtype: np.dtype) -> str:
+    """Return the name of a dtype; cached, because numpy is slow to format it."""
+    return str(dtype.name)
 
 
 def dtypeNamed(name: str) -> np.dtype:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from puregraph.core import device
+from puregraph.core.base.dtype import dtypeName
 from puregraph.core.errors import PuregraphError, plural, printable, show
 from puregraph.graph.graph import Graph
 from puregraph.graph.steps import inputNames
@@ -282,13 +283,7 @@ def signatureOf(kind: type) -> inspect.Signature:
 
 def comparedArray(stored: Any) -> ComparedArray:
     """A parameter or state of a module."""
-    return ComparedArray(tuple(stored.shape), nameOf(stored.dtype), stored.values, id(stored))
-
-
-@cache
-def nameOf(dtype: np.dtype) -> str:
-    """Return the name of a dtype; cached, because numpy is slow to format it."""
-    return str(dtype.name)
+    return ComparedArray(tuple(stored.shape), dtypeName(stored.dtype), stored.values, id(stored))
 
 
 def comparedWeights(arrays: dict[str, ComparedArray]) -> list[ComparedNode]:
