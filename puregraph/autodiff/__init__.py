@@ -28,6 +28,7 @@ from puregraph.autodiff.tape.variable import Variable
 from puregraph.core.accumulate import accumulate, seedLike, zeroLike
 from puregraph.core.errors import AutoDiffException
 from puregraph.graph.function import Function
+from puregraph.ops.fourier.complexpair import ComplexPair
 
 if TYPE_CHECKING:
     from puregraph.compat.analog import (
@@ -65,6 +66,7 @@ __all__ = [
     "BackwardResult",
     "BackwardUsingForward",
     "Checkpoint",
+    "ComplexPair",
     "CycleError",
     "Derivatives",
     "Descriptor",

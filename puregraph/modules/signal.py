@@ -7,14 +7,16 @@ import numpy as np
 
 from puregraph.autodiff.derivatives.ruletape import derivedGrad
 from puregraph.core.arguments import Count, Flag, Whole, Wholes
-from puregraph.core.base.widen import widened
 from puregraph.core.dim import Dim
 from puregraph.core.errors import need
 from puregraph.core.hostrule import onHost
 from puregraph.core.shape import normalAxis
 from puregraph.core.shape import product as sizeOf
+from puregraph.core.tracer import arrayLike
 from puregraph.graph.module import Module
 from puregraph.modules.windows import needRank, padding, perAxis, sides, windowShape, windowSize
+from puregraph.ops.fourier.complexpair import ComplexPair
+from puregraph.ops.fourier.derivatives import resized
 
 
 class DFT(Module):
@@ -59,45 +61,34 @@ class DFT(Module):
         kept = count // 2 + 1 if self.oneSided and not self.inverse else count
         return (*x[:axis], kept, *x[axis + 1 : -1], 1 if isReal else 2)
 
-    @onHost
     def updateData(self, x):
-        return self.transformed(x)
-
-    @widened
-    def transformed(self, x):
-        """Return y."""
         axis, count = self.sizes(x.shape)
-        z = x[..., 0] if x.shape[-1] == 1 else x[..., 0] + 1j * x[..., 1]
+        z = pairOf(x)
         if self.inverse and self.oneSided:
-            return np.fft.irfft(z, count, axis).astype(x.dtype)[..., None]
+            return np.expand_dims(np.fft.irfft(z, count, axis), -1).astype(x.dtype, copy=False)
         y = (np.fft.ifft if self.inverse else np.fft.fft)(z, count, axis)
         if self.oneSided:
             y = y[(slice(None),) * axis + (slice(count // 2 + 1),)]
         return np.stack([y.real, y.imag], -1).astype(x.dtype, copy=False)
 
-    @onHost
     def updateGrad(self, grad, x, y):
         return self.adjoint(grad, x.shape)
 
-    @widened
     def adjoint(self, grad, shape):
         """Return dx: the adjoint of the transform, applied to the gradient."""
         axis, count = self.sizes(shape)
-        n = shape[axis]
+        z = pairOf(grad)
         if self.inverse and self.oneSided:
-            z = np.fft.rfft(grad[..., 0], count, axis) / count
-            twice = np.full(z.shape[axis], 2.0)
-            twice[0] = 1
+            kept = count // 2 + 1
+            z = np.fft.fft(z, count, axis)[(slice(None),) * axis + (slice(kept),)]
+            twice = np.full(kept, 2 / count, z.real.dtype)
+            twice[0] = 1 / count
             if count % 2 == 0:
-                twice[-1] = 1
-            z = z * twice.reshape(-1, *[1] * (z.ndim - 1 - axis))
+                twice[-1] = 1 / count
+            z = z * arrayLike(grad, twice.reshape(-1, *[1] * (z.ndim - 1 - axis)))
         else:
-            z = grad[..., 0] + 1j * grad[..., 1]
-            if self.oneSided:
-                z = resized(z, count, axis)
-            z = np.fft.fft(z, count, axis) / count if self.inverse else np.fft.ifft(z, count, axis) * count
-        z = resized(z, n, axis)
-        parts = [z.real] if shape[-1] == 1 else [z.real, z.imag]
+            z = np.fft.fft(z, count, axis, "forward") if self.inverse else np.fft.ifft(z, count, axis, "forward")
+        parts = [resized(part, [shape[axis]], [axis]) for part in (z.real, z.imag)[: shape[-1]]]
         return np.stack(parts, -1).astype(grad.dtype, copy=False)
 
     def flopsFrom(self, x):
@@ -115,12 +106,9 @@ class DFT(Module):
         yield cls(-2, inverse=True, oneSided=True), [(2, 4, 2)]
 
 
-def resized(z, count, axis):
-    """z cut, or filled up with zeros, along an axis."""
-    z = z[(slice(None),) * axis + (slice(count),)]
-    widths = [(0, 0)] * z.ndim
-    widths[axis] = (0, count - z.shape[axis])
-    return np.pad(z, widths)
+def pairOf(x):
+    """The complex numbers whose parts are along the last axis, or whose real part is."""
+    return ComplexPair(x[..., 0], x[..., 1] if x.shape[-1] == 2 else np.zeros_like(x[..., 0]))
 
 
 class _Columns(Module):

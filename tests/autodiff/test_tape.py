@@ -431,7 +431,6 @@ def test_augmented_assignment_makes_a_new_variable():
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (np.fft.fft, "no gradient is known for fft"),
         (np.linalg.eig, "no gradient is known for eig"),
         (np.add.reduce, "no gradient is known for reduce"),
         (lambda x: x * 1j, "multiply gives complex numbers"),

@@ -9,12 +9,14 @@ import numpycalls
 import pytest
 import test_alongaxis
 import test_numpynames
+from directions import verify
 
 from puregraph.autodiff import AutoDiffException, Variable, enable_grad, grad
 from puregraph.autodiff.derivatives.declarations import vjpOf
 from puregraph.core.tracer import astype
 from puregraph.ops.attention.reference import attend, attendGrad
 from puregraph.ops.formula.ufunctexts import TEXTS
+from puregraph.ops.fourier.reference import fourierSum
 from puregraph.ops.gather.reference import addAt
 from puregraph.ops.gather.writes import putAt, setAt
 from puregraph.ops.kernel import registry
@@ -736,3 +738,10 @@ def test_as_torch(name, points):
     assert np.allclose(
         zero if ours is None else ours, zero if theirs is None else theirs.numpy(force=True), rtol=1e-10, atol=1e-10
     )
+
+
+@pytest.mark.parametrize("axes", [(0,), (-1,), (1, 0)])
+@pytest.mark.parametrize("sign", [-1, 1])
+def test_fourier_sums_have_both_derivatives(axes, sign):
+    rng = np.random.default_rng(2)
+    verify(rng, lambda x: fourierSum(x, axes, sign) ** 2, rng.normal(size=(3, 5, 2)), near=2e-5)

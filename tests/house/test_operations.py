@@ -39,6 +39,7 @@ LACKS = {
     ),
     **dict.fromkeys([("writeAt", "gradient"), ("writeAt", "tangent")], "writes to a State, which has none"),
     ("entropyGrad", "native"): "composite: its formulas are fused",
+    **dict.fromkeys([("fourierSum", "native"), ("fourierSum", "CUDA")], "left to numpy and CuPy so far"),
     ("normal", "native"): "left to numpy so far",
     ("ontoDiagonal", "native"): "decomposed",
     ("windowSum", "native"): "decomposed",

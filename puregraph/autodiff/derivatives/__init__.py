@@ -1,6 +1,7 @@
 """Derivatives in both modes; the rules of functions of numpy are imported here so that all are declared."""
 
 from puregraph.autodiff.derivatives import declarations, ufuncs
+from puregraph.ops.fourier import derivatives as fourier
 from puregraph.ops.gather import derivatives as gather
 from puregraph.ops.movement import assembly
 from puregraph.ops.movement import derivatives as movement
@@ -14,6 +15,7 @@ __all__ = [
     "cumulategrads",
     "declarations",
     "factorizations",
+    "fourier",
     "gather",
     "matrixfunctions",
     "movement",

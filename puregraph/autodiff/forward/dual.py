@@ -15,6 +15,7 @@ from puregraph.core.errors import AutoDiffException
 from puregraph.core.tracer import Tracer, changingAs, method
 from puregraph.graph.module import Module
 from puregraph.ops.formula.interpreter import Interpreter
+from puregraph.ops.fourier.complexpair import ComplexPair
 from puregraph.ops.kernel import REFERENCE
 from puregraph.ops.operation import declared
 from puregraph.ops.tangents import changes, nameOf
@@ -59,6 +60,9 @@ class Dual(Tracer):
         return self.value.base
 
     def handle(self, function: Callable[..., Any], arguments: tuple, options: dict[str, Any]) -> Any:
+        pair = next((a for a in arguments if isinstance(a, ComplexPair)), None)
+        if pair is not None:  # which has Duals as its parts
+            return pair.handle(function, arguments, options)
         level = max(levels((arguments, *options.values())))
         if isinstance(function, Module):
             return Pure(function, arguments).call(arguments, lambda x: Dual(x, None, level))
@@ -163,9 +167,14 @@ def levels(values: Any) -> list[int]:
 
 def part(arguments: Any, level: int) -> tuple[list, list]:
     """Split arguments into a list of values and a list of tangents."""
-    values, tangents = [], []
+    values: list[Any] = []
+    tangents: list[Any] = []
     for x in arguments:
-        if isDual(x, level):
+        if isinstance(x, ComplexPair):
+            (real, imag), changes = part((x.real, x.imag), level)
+            values.append(ComplexPair(real, imag))
+            tangents.append(changes)
+        elif isDual(x, level):
             values.append(x.value)
             tangents.append(x.tangent)
         elif type(x) in (list, tuple) and levels(x):
@@ -183,6 +192,10 @@ def whole(result: Any, tangent: Any, level: int) -> Any:
     if type(result) in (tuple, list):
         changes = [None] * len(result) if tangent is None else tangent
         return type(result)([whole(y, t, level) for y, t in zip(result, changes)])
+    if isinstance(result, ComplexPair):
+        changes = [None, None] if tangent is None else tangent
+        parts = zip((result.real, result.imag), changes)
+        return ComplexPair(*[whole(y, t, level) for y, t in parts])
     kind = getattr(getattr(result, "dtype", None), "kind", None)
     return Dual(result, tangent, level) if kind == "f" else result
 

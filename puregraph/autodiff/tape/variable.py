@@ -34,6 +34,7 @@ from puregraph.core.linkednode import LinkedNode
 from puregraph.core.tracer import Tracer
 from puregraph.graph.function import copied
 from puregraph.ops.formula.optable import OPERATORS
+from puregraph.ops.fourier.complexpair import ComplexPair
 from puregraph.ops.gather.writes import isBasic, setAt
 from puregraph.ops.operation import declared
 from puregraph.ops.reduction.reference import fit
@@ -615,6 +616,9 @@ def record(function: ArrayFunction, arguments: tuple, options: dict[str, Any], r
     """
     if options:
         arguments, options = positioned(function, arguments, options, isVariable)
+    pair = next((a for a in arguments if isinstance(a, ComplexPair)), None)
+    if pair is not None:  # which has Variables as its parts
+        return pair.handle(function, arguments, options)
     leaves = variables(arguments)
     isRecorded = MODE.enabled and any(v._wants for v in leaves)
     isAt = getattr(function, "__name__", "") == "at"  # np.add.at and the like
