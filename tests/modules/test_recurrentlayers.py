@@ -116,3 +116,87 @@ def test_random_settings_have_the_values_and_gradients_of_torch_eager_and_compil
                 names = [f"weight_ih_l{i}", f"weight_ih_l{i}_reverse"][: 1 + (direction == "bi")]
                 grads = np.concatenate([getattr(theirs, name).grad.numpy().T for name in names], axis=1)
                 assert np.allclose(param.grad, grads, rtol=tolerance, atol=tolerance), path
+
+
+@pytest.mark.peers
+@pytest.mark.parametrize("direction", ["uni", "bi"])
+@pytest.mark.parametrize("kind", CELLS)
+def test_the_state_dict_of_a_layer_of_torch_alone_loads_and_is_written_again(kind, direction, tmp_path):
+    torch = pytest.importorskip("torch")
+    theirs = getattr(torch.nn, kind)(3, 4, 3, batch_first=True, bidirectional=direction == "bi").double()
+    net = RecurrentLayers(kind, 3, 4, 3, direction).calcMode(np.float64)
+    net.load(theirs.state_dict(), names="torch")
+    x = np.random.default_rng(0).standard_normal((2, 5, 3))
+    wanted = theirs(torch.from_numpy(x))[0].detach().numpy()
+    assert np.allclose(net(x), wanted, rtol=1e-10, atol=1e-12)
+    net.save(tmp_path / "net.safetensors", names="torch")
+    safe = pytest.importorskip("safetensors.torch")
+    theirs.load_state_dict(safe.load_file(tmp_path / "net.safetensors"))
+    assert np.allclose(theirs(torch.from_numpy(x))[0].detach().numpy(), wanted, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.peers
+@pytest.mark.parametrize("seed", range(20))
+def test_random_projections_have_the_values_and_gradients_of_torch_eager_and_compiled(seed):
+    torch = pytest.importorskip("torch")
+    torch.manual_seed(seed)
+    rng = np.random.default_rng(seed)
+    n, t, insize, projection, layers = (int(k) for k in rng.integers(1, (4, 6, 6, 5, 4)))
+    hsize, sides, useBias = projection + int(rng.integers(1, 4)), 1 + seed % 2, seed % 3 > 0
+    options = {"bias": useBias, "batch_first": True, "bidirectional": sides == 2, "proj_size": projection}
+    theirs = torch.nn.LSTM(insize, hsize, layers, **options).double()
+    holder = torch.nn.ModuleDict({"rnn": theirs})
+    block = {"direction": "bi" if sides == 2 else "uni", "useBias": useBias, "projection": projection, "name": "rnn"}
+    x, target = rng.standard_normal((n, t, insize)), rng.standard_normal((n, t, sides * projection))
+    xs = torch.from_numpy(x).requires_grad_()
+    y = theirs(xs)[0]
+    ((y - torch.from_numpy(target)) ** 2).mean().backward()
+    for dtype, tolerance in ((np.float64, 1e-10), (np.float32, 2e-4)):
+        net = RecurrentLayers("LSTM", insize, hsize, layers, **block).calcMode(dtype)
+        if seed % 2:
+            net.load(theirs.state_dict(), names="torch")
+        else:
+            net = Sequential(net).calcMode(dtype)
+            net.load(holder.state_dict(), names="torch")
+        data, wanted = x.astype(dtype), target.astype(dtype)
+        values = net(data)
+        assert np.allclose(values, y.detach().numpy(), rtol=tolerance, atol=tolerance)
+        net.backward((2 * (values - wanted) / target.size).astype(dtype))
+        assert np.allclose(net.grad, xs.grad.numpy(), rtol=tolerance, atol=tolerance)
+        eager = {path.removeprefix("rnn."): param.grad.copy() for path, param in net.params.items()}
+        for i, side in [(i, side) for i in range(layers) for side in ("", "_reverse")[:sides]]:
+            end = "Reverse" if side else ""
+            paths = {"weight_ih": f"W{end}", "weight_hh": f"scan{end}.body.U", "weight_hr": f"scan{end}.body.P"}
+            for name, path in paths.items():
+                grad = getattr(theirs, f"{name}_l{i}{side}").grad.numpy().T
+                assert np.allclose(eager[f"l{i}.{path}.W"], grad, rtol=tolerance, atol=tolerance), path
+            if useBias:
+                grad = getattr(theirs, f"bias_hh_l{i}{side}").grad.numpy()
+                assert np.allclose(eager[f"l{i}.W{end}.b"], grad, rtol=tolerance, atol=tolerance)
+        for param in net.params.values():
+            param.grad = np.full_like(param.grad, np.nan)
+        net.compile([x.shape, target.shape], cost=modules.costs.MSE()).run(data, wanted)
+        for path, param in net.params.items():
+            assert np.allclose(param.grad, eager[path.removeprefix("rnn.")], rtol=tolerance, atol=tolerance), path
+
+
+@pytest.mark.peers
+def test_first_and_last_states_of_projections_are_those_of_torch():
+    torch = pytest.importorskip("torch")
+    theirs = torch.nn.LSTM(3, 5, 2, batch_first=True, bidirectional=True, proj_size=2).double()
+    net = RecurrentLayers("LSTM", 3, 5, 2, "bi", starts=True, states=True, projection=2).calcMode(np.float64)
+    net.load(theirs.state_dict(), names="torch")
+    rng = np.random.default_rng(0)
+    x, h, c = (rng.standard_normal(shape) for shape in ((4, 6, 3), (4, 4, 2), (4, 4, 5)))
+    y, (hs, cs) = theirs(torch.from_numpy(x), (torch.from_numpy(h), torch.from_numpy(c)))
+    first = [np.concatenate(list(s[2 * i : 2 * i + 2]), -1) for i in range(2) for s in (h, c)]
+    last = [np.concatenate(list(s.detach().numpy()[2 * i : 2 * i + 2]), -1) for i in range(2) for s in (hs, cs)]
+    for ours, wanted in zip(net([x, *first]), [y.detach().numpy(), *last]):
+        assert np.allclose(ours, wanted, rtol=1e-10, atol=1e-12)
+
+
+def test_a_projection_takes_an_empty_batch_and_is_refused_elsewhere():
+    net = RecurrentLayers("LSTM", 3, 4, projection=2, direction="bi")
+    assert net(np.zeros((0, 5, 3), np.float32)).shape == (0, 5, 4)
+    with pytest.raises(ArgumentError, match="projection is for an LSTM without other options, got it with GRU"):
+        RecurrentLayers("GRU", 3, 4, projection=2)

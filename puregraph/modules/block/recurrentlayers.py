@@ -1,10 +1,12 @@
 """RecurrentLayers: recurrent layers one after another; LSTMCell, GRUCell, RNNCell: one time step, a body of Scan."""
 
 from puregraph.core.arguments import Count, Flag, Probability, choice, takes
+from puregraph.core.errors import ArgumentError
 from puregraph.graph import Graph
 from puregraph.graph.input import Input
+from puregraph.modules.block.projectedlstm import projectedLstm
 from puregraph.modules.dropout import Dropout
-from puregraph.modules.recurrent import GRU, LSTM, RNN
+from puregraph.modules.recurrent import DIRECTIONS, GRU, LSTM, RNN
 from puregraph.modules.reshaping import Unsqueeze
 
 KINDS = {"LSTM": LSTM, "GRU": GRU, "RNN": RNN}
@@ -20,6 +22,7 @@ KINDS = {"LSTM": LSTM, "GRU": GRU, "RNN": RNN}
     useBias=Flag,
     starts=Flag,
     states=Flag,
+    projection=Count | None,
 )
 def RecurrentLayers(
     kind,
@@ -31,6 +34,7 @@ def RecurrentLayers(
     useBias=True,
     starts=False,
     states=False,
+    projection=None,
     name=None,
     **options,
 ):
@@ -38,37 +42,40 @@ def RecurrentLayers(
 
     With `starts` the first states of each layer are inputs after x: h0, c0 of the first one, and so on; with `states`
     the last states of each are outputs after y, in the same order. Other options, such as the `mode` of an RNN, are
-    those of the layer. Layers are named "l0", "l1" and so on: `net.load(module.state_dict(), names="torch")` loads the
-    weights of torch's module that has the name of the block.
+    those of the layer. With a `projection` h_t of an LSTM is (o tanh(c_t)) P, of that size; its layers are Scans, and
+    slower. Layers are named "l0", "l1" and so on: `net.load(module.state_dict(), names="torch")` loads the weights of
+    torch's module that has the name of the block, or of that module alone.
 
-    Shapes    x (n, t, insize) (, states (n, d hsize)) -> y (n, t, d hsize) (, states), d = 2 for "bi", else 1
+    Shapes    x (n, t, insize) (, states (n, d hsize)) -> y (n, t, d hsize) (, states), d = 2 for "bi", else 1; with a
+              projection h has its size instead of hsize
     Source    Graves, Mohamed, Hinton 2013, arXiv:1303.5778, section 2; dropout: Zaremba, Sutskever, Vinyals 2014,
-              arXiv:1409.2329, section 3.1
-    Raises    ArgumentError for another kind or option
+              arXiv:1409.2329, section 3.1; projection: Sak, Senior, Beaufays 2014, arXiv:1402.1128, section 2.2
+    Raises    ArgumentError for another kind or option, or a projection of a GRU or RNN, or one with other options
 
     >>> RecurrentLayers("GRU", 8, 16, layers=3, direction="bi", dropout=0.1).dataShapeFrom(("N", "T", 8))
     ('N', 'T', 32)
     """
-    make, width = KINDS[kind], hsize * (2 if direction == "bi" else 1)
+    if projection is not None and (kind != "LSTM" or options):
+        wrong = ", ".join(options) if kind == "LSTM" else kind
+        raise ArgumentError(f"RecurrentLayers: projection is for an LSTM without other options, got it with {wrong}")
+    make, sides = KINDS[kind], DIRECTIONS[direction]
+    width = sides * (projection or hsize)
     y = x = Input(name="x").node()
     inputs, last = [x], []
     for i in range(layers):
         if i and dropout:
             y = Dropout(dropout, name=f"drop{i}")(y)
         first = [Input(name=f"{state}{i}").node() for state in make.cell] if starts else []
-        outputs = ("y", *make.cell) if states else "y"
-        layer = make(
-            width if i else insize,
-            hsize,
-            direction=direction,
-            useBias=useBias,
-            outputs=outputs,
-            name=f"l{i}",
-            **options,
-        )
+        size = width if i else insize
+        if projection is None:
+            outputs = ("y", *make.cell) if states else "y"
+            shared = {"direction": direction, "useBias": useBias, "outputs": outputs}
+            layer = make(size, hsize, **shared, name=f"l{i}", **options)
+        else:
+            layer = projectedLstm(size, hsize, projection, sides, useBias, starts, f"l{i}")
         y = node = layer.node(y, *first)
         inputs += first
-        if states:
+        if states or projection is not None:
             y, last = (node, 0), [*last, *((node, k + 1) for k in range(len(make.cell)))]
     return Graph(inputs, [y, *last] if states else y, name=name)
 

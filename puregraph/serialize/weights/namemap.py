@@ -234,9 +234,11 @@ def dotted(owner: str, suffix: str) -> str:
 
 
 def leveled(owner: str, suffix: str) -> str:
-    """Join the name of a layer and a suffix, where `lstm.l1` is the second layer inside the torch layer `lstm`."""
-    stem, _, level = owner.rpartition(".")
-    if "{l}" in suffix and stem and level[:1] == "l" and level[1:].isdigit():
+    """Join the name of a layer and a suffix, where `lstm.l1` is the second layer inside the torch layer `lstm`,
+    and `.l1` that of the state dict of the torch layer alone.
+    """
+    stem, dot, level = owner.rpartition(".")
+    if "{l}" in suffix and dot and level[:1] == "l" and level[1:].isdigit():
         return dotted(stem, suffix.replace("{l}", level))
     return dotted(owner, suffix)
 

@@ -131,9 +131,24 @@ def layer(theirs: str, ours: str) -> list[tuple[Any, Any]]:
 
 STACK = layer("*.layers.{i}.", "*.block{i+1}.")  # TransformerEncoder, TransformerDecoder, Transformer
 LEVELS = [("*.l{i}", "*.l{i}")]  # RecurrentLayers
+BARE = [(".l{i}", "l{i}")]  # a RecurrentLayers that is the graph itself: names have no prefix
+
+
+def projected() -> Iterator[tuple[Any, ...]]:
+    """Yield the rows of a `RecurrentLayers` with a projection, whose weights are those of Linear layers."""
+    for side, end in (("", ""), ("_reverse", "Reverse")):
+        level = f"l{{i}}{side}"
+        yield (f"*.bias_ih_{level}", f"*.bias_hh_{level}"), f"*.l{{i}}.W{end}.b", add
+        weights = {"weight_ih": f"W{end}", "weight_hh": f"scan{end}.body.U", "weight_hr": f"scan{end}.body.P"}
+        yield from ((f"*.{theirs}_{level}", f"*.l{{i}}.{path}.W") for theirs, path in weights.items())
+
+
+PROJECTED = [*projected()]
 
 
 def mapFor(graph: Graph) -> NameMap:
     """The map of a torch.nn module whose layers have the names of the graph's nodes, or of a transformer or a layer."""
     isLayer = {"attn.out.W", "mlp.fc1.W"} <= set(graph.params)
-    return NameMap([*STACK, *LEVELS, *(layer("", "") if isLayer else ()), *projections(graph), *ATTENTION])
+    isRecurrent = all(path[0] == "l" and path.split(".")[0][1:].isdigit() for path in graph.params)
+    levels = [*PROJECTED, *(BARE if isRecurrent else ()), *LEVELS]
+    return NameMap([*STACK, *levels, *(layer("", "") if isLayer else ()), *projections(graph), *ATTENTION])
