@@ -10,7 +10,7 @@ import re
 import numpy as np
 import torch
 
-from puregraph.autodiff import Variable
+from puregraph.autodiff import ComplexPair, Variable
 from puregraph.graph.pointwise import Pointwise
 
 L = np.linalg
@@ -293,6 +293,17 @@ def diagonals(x, offset=0, dim1=0, dim2=1):
     return np.diagonal(x, offset, dim1, dim2)
 
 
+def fourier(name):
+    """A Fourier transform along one axis; the real and imaginary part of a complex result."""
+
+    def call(x, n=None, dim=-1, norm=None):
+        y = getattr(np.fft, name)(x, n, dim, norm)
+        return [y.real, y.imag] if isinstance(y, ComplexPair) else y
+
+    return call
+
+
+FOURIER = ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft")
 FROM = {  # the same name and the same arguments
     n: vars(np)[n]
     for n in "abs acos acosh asin asinh atan atan2 atanh ceil floor trunc cos cosh sin sinh tan tanh sinc exp exp2 expm1"
@@ -410,6 +421,7 @@ OPS = {
     "linalg.tensorinv": lambda x, ind=2: L.tensorinv(x, ind),
     "linalg.tensorsolve": lambda a, b, dims=None: L.tensorsolve(a, b, dims),
     "linalg.vander": vander,
+    **{f"fft.{name}": fourier(name) for name in FOURIER},
     "fft.fftshift": lambda x, dim=None: np.fft.fftshift(x, dim),
     "fft.ifftshift": lambda x, dim=None: np.fft.ifftshift(x, dim),
     "erf": lambda x: Pointwise(formula="erf(x)")(x),
