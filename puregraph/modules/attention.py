@@ -158,7 +158,7 @@ class Attention(Module):
     def updateGrad(self, grad, q, k, v, *others, needs):
         mask, lengths, offset, _, _, y, lse, *kept = others
         if self.dropout and self.isTraining:
-            return self.droppedGrad(grad, q, k, v, mask, lengths, offset, *kept, needs)
+            return self.droppedGrad(grad, q, k, v, mask, lengths, offset, kept[0], needs)
         delta = (widen(grad) * widen(y)).sum(axis=-1, keepdims=True)
         ofMask = len(needs) > 3 and needs[3] and mask is not None
         limits = self.extra(q, k, lengths, offset)

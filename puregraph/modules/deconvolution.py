@@ -1,6 +1,7 @@
 """Transposed convolutions, also with weights that are inputs."""
 
 from math import prod
+from typing import Any
 
 from puregraph.core.arguments import Count, Flag, NotNegative
 from puregraph.core.errors import need
@@ -14,7 +15,7 @@ from puregraph.ops.convolution.windowgeometry import opposite, padded
 class _Transposed(_Convolution):
     """Base class of transposed convolutions."""
 
-    postpad: tuple[int, ...]
+    postpad: Any  # an integer, or one for each axis
     isTransposed = True
 
     @staticmethod

@@ -1,6 +1,7 @@
 """Concat and Split: arrays joined or cut along an axis."""
 
 from itertools import accumulate
+from typing import Any
 
 import numpy as np
 
@@ -116,7 +117,8 @@ class Split(Module):
     def __init__(self, axis: Whole, sections=None, name=None, count: Count | None = None):
         super().__init__(name)
         need((sections is None) != (count is None), "sections, or the count of parts whose lengths are an input", count)
-        self.axis, self.sections, self.count = axis, sections, count
+        self.axis, self.sections = axis, sections
+        self.count: Any = count
         if sections is not None:
             sizes = sections if isinstance(sections, (tuple, list)) else (sections,)
             isTuple = sizes is sections

@@ -1,6 +1,6 @@
 """RecurrentCells: RNN, GRU and LSTM with every option of ONNX; their gradients, step by step backward."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -194,7 +194,8 @@ class RecurrentCells(Module):
         p, b = np.matmul(x, W.T), 0
         if B is not None:
             p, b = p + B[:width], B[width:]
-        rows, kept = [h] * t, [None] * t
+        rows = [h] * t
+        kept: list[Any] = [None] * t
         for k in self.order(t):
             hNew, cNew, forGrad = self.step(p[k], h, c, R.T, b, P)
             kept[k] = h, c, forGrad
@@ -252,7 +253,7 @@ class RecurrentCells(Module):
         gy, gh, gc = [*grad, None][:3]
         zeros = np.zeros_like(x, shape=(n, self.hsize))
         back = _CellGradient(self, R, P, zeros if gh is None else gh, zeros if gc is None else gc)
-        gp = [None] * t
+        gp: list[Any] = [None] * t
         for k in reversed(self.order(t)):
             gp[k] = back.step(
                 None if gy is None else gy[k], *kept[k], None if lengths is None else (k < lengths)[:, None]

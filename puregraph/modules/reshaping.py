@@ -261,7 +261,7 @@ class Transpose(Module):
     def __init__(self, axes: Axes | None = None, name=None):
         super().__init__(name)
         need(len(axes or ()) <= AXES, f"at most {AXES} axes", len(axes or ()))
-        self.axes = None if axes is None else tuple(normalAxis(axis, len(axes), "axes") for axis in axes)
+        self.axes: Any = None if axes is None else tuple(normalAxis(axis, len(axes), "axes") for axis in axes)
         need(axes is None or len(set(self.axes)) == len(axes), "every axis once", tuple(axes or ()))
 
     def order(self, rank):
@@ -359,7 +359,7 @@ class Expand(Module):
         return (None,) * max(len(x), sizes[0]) if wanted is None else broadcast(x, wanted)
 
     def updateData(self, x, sizes=None):
-        wanted = self.shape if sizes is None else sizesOf(sizes)
+        wanted: Any = self.shape if sizes is None else sizesOf(sizes)
         return np.broadcast_to(x, broadcast(x.shape, wanted)).copy()
 
     def updateGrad(self, grad, x, sizes, y):
@@ -405,7 +405,7 @@ class Tile(Module):
         return (None,) * len(x) if wanted is None else tuple(n * times for n, times in zip(x, wanted))
 
     def updateData(self, x, repeats=None):
-        wanted = self.times if repeats is None else sizesOf(repeats)
+        wanted: Any = self.times if repeats is None else sizesOf(repeats)
         shape = [size for n, times in zip(x.shape, wanted, strict=True) for size in (times, n)]
         tiled = np.broadcast_to(x.reshape([size for n in x.shape for size in (1, n)]), shape).copy()
         return tiled.reshape([n * times for n, times in zip(x.shape, wanted)])

@@ -2,7 +2,7 @@
 
 from fractions import Fraction
 from math import floor
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -260,7 +260,7 @@ class Resize(Module):
         target = sizes if self.by == "sizes" else scales
         need(self.factors is not None or target == (count,), f"factors, or {self.by} of shape ({count},)", target)
         need(region is None or region == (2 * count,), f"a region of shape ({2 * count},)", region)
-        known = self.factors
+        known: Any = self.factors
         if known is None:
             value = valueOf(target)
             known = None if value is None else sizesOf(value)

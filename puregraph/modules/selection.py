@@ -1,5 +1,7 @@
 """Elements chosen by a condition or by their values: Compress, NonZero, Unique, TopKValues, Trilu, OneHot."""
 
+from typing import Any
+
 import numpy as np
 
 from puregraph.autodiff.derivatives.ruletape import derivedGrad
@@ -344,7 +346,7 @@ class OneHot(Module):
     def isClass(self, x, depth):
         """True where the index along the new axis is the class."""
         axis = normalAxis(self.axis, x.ndim + 1)
-        count = self.classes if depth is None else sizesOf(depth)[0]
+        count: Any = self.classes if depth is None else sizesOf(depth)[0]
         classes = arrayLike(x, np.arange(count)).reshape(-1, *(1,) * (x.ndim - axis))
         labels = np.expand_dims(x, axis)
         return (labels if depth is None else np.where(labels < 0, labels + count, labels)) == classes

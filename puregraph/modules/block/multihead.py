@@ -1,5 +1,7 @@
 """MultiHeadAttention: attention of several heads with its projections."""
 
+from typing import Any
+
 from puregraph.core.arguments import Count, Flag, Positive, Probability, takes
 from puregraph.graph import Graph
 from puregraph.graph.input import Input
@@ -93,7 +95,7 @@ def MultiHeadAttention(
     if alibi:
         bias = alibiBias(x, heads, "alibi")
         bias = bias if mask is None else Add(name="bias")(bias, mask)
-    extras = {label: h for label, h in (("mask", bias), ("lengths", ends)) if h is not None}
+    extras: dict[str, Any] = {label: h for label, h in (("mask", bias), ("lengths", ends)) if h is not None}
     h = Attention(causal, scale, window=window, cap=cap, dropout=dropout, name="attention").node(q, k, v, **extras)
     inputs = [x, memory, values, mask, ends]
     y = Linear(heads * width, size, **options, name="out")(mergeHeads(h, heads * width))

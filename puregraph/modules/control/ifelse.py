@@ -1,5 +1,7 @@
 """If: one of two graphs, selected by a condition in the data."""
 
+from typing import Any
+
 import numpy as np
 
 from puregraph.core.arguments import GraphLike, Text
@@ -51,7 +53,7 @@ class If(GraphHolder):
         graphs = {"then": then, "else": otherwise}
         super().__init__({key: graph for key, graph in graphs.items() if graph is not None}, name)
         self.then, self.otherwise, self.misfit = then, otherwise, misfit
-        self.first = then or otherwise
+        self.first: Any = then or otherwise
         self.programs = _InnerPrograms()
         counts = [(len(g.inputs), len(g.outputs)) for g in self.held.values()]
         need(counts and counts[0] == counts[-1], "two graphs of as many inputs and outputs", counts)

@@ -1,6 +1,7 @@
 """PointwiseCost: a cost whose value and gradient come from one formula of a prediction and its target."""
 
 from functools import cache
+from typing import Any
 
 import numpy as np
 
@@ -20,7 +21,7 @@ class PointwiseCost(Cost):
     `reduction` "sum" nothing is divided, with "none" the cost has a term for each element.
 
         class MSE(PointwiseCost):
-            formula = "(x - target) ** 2"
+            formula: Any = "(x - target) ** 2"
 
     Other names in the formula are the constants given to `super().__init__`; `PointwiseCost(formula="...")` needs
     no class at all. Targets may be integers or bools; float targets get a gradient too. float16 is computed
@@ -33,7 +34,7 @@ class PointwiseCost(Cost):
     """
 
     reads = (*NAMES, "sampleWeight")
-    formula = "(x - target) ** 2"
+    formula: Any = "(x - target) ** 2"
 
     def __init__(self, name=None, formula=None, reduction: REDUCTION = "mean", **constants):
         super().__init__(name, reduction)

@@ -73,9 +73,10 @@ def forwardRows(stay, emit, never):
 def backwardRows(stay, emit, isEnd, never):
     """The logarithm of the probability of going from each (t, u) to the end."""
     _, time, rows = stay.shape
-    later, result = [never] * rows, []
+    later = [never] * rows
+    result: list[Any] = []
     for t in range(time - 1, -1, -1):
-        row = [None] * rows
+        row: list[Any] = [None] * rows
         for u in range(rows - 1, -1, -1):
             onward = stay[:, t, u] + np.where(isEnd[:, t, u], 0.0, later[u])
             row[u] = onward if u == rows - 1 else summed(onward, emit[:, t, u] + row[u + 1])

@@ -25,7 +25,7 @@ def pairs(pad: Any, rank: int) -> tuple[tuple[int, int], ...]:
     sides = (pad,) * rank if np.ndim(pad) == 0 else tuple(pad)
     if len(sides) != rank:
         raise ValueError(f"wanted one padding, or {rank} of them, one per axis, got {pad}")
-    return tuple(perAxis(side, 2) for side in sides)
+    return tuple((before, after) for before, after in (perAxis(side, 2) for side in sides))
 
 
 class Window(NamedTuple):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -101,7 +102,7 @@ def maxima(x, win):
 def misses(values, y, win):
     """For each position in the window, whether the maximum y of the windows is elsewhere."""
     hasNan, hasPad = np.isnan(y).any(), any(map(any, win.pad)) and np.isneginf(y).any()
-    outside = padded(np.zeros(win.spatial, dtype=bool), win.pad, True) if hasPad else None
+    outside: Any = padded(np.zeros(win.spatial, dtype=bool), win.pad, True) if hasPad else None
     for tap, value in zip(win.taps, values):
         miss = value != y
         if hasNan:
