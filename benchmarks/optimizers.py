@@ -1,6 +1,6 @@
-"""A compiled training step of a small GPT with each optimizer, as ratios to AdamW, and the memory of what each keeps.
+"""A compiled training step of the workload gpt with each optimizer, as ratios to AdamW, and the memory each takes.
 
-    python benchmarks/optimizers.py [--rounds 9] [--texts 4 8 16 32]
+    python benchmarks/optimizers.py [--rounds 9] [--texts 4 8 16]
 
 Steps of all optimizers take turns; times are those of the processor, in the fastest round, since others may use the
 machine (with PUREGRAPH_THREADS=1 no thread waits for another). `state` is the share of AdamW's state that is kept for
@@ -26,7 +26,7 @@ OPTIMIZERS = {name: getattr(pg, name) for name in NAMES} | {
     "Muon of layers": lambda rate: pg.MultiOptimizer({"*words.W": pg.AdamW(rate), "*": pg.Muon(rate)})
 }
 THREADS = f"PUREGRAPH_THREADS={n} " if (n := os.environ.get("PUREGRAPH_THREADS")) else ""
-WORDS, LENGTH, LAYERS, HEADS, SIZE = 2048, 256, 4, 4, 256
+WORDS, LENGTH, LAYERS, HEADS, SIZE = 8192, 256, 6, 6, 384  # the workload gpt, which has 8 texts a step
 
 
 def stepOf(optimizer, texts):
@@ -64,7 +64,7 @@ def timed(texts, rounds):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--texts", type=int, nargs="+", default=[4, 8, 16, 32])
+    parser.add_argument("--texts", type=int, nargs="+", default=[4, 8, 16])
     options = parser.parse_args()
     texts, rows = options.texts, [timed(count, options.rounds) for count in options.texts]
     lines = [

@@ -4,11 +4,13 @@ from inspect import signature
 
 import numpy as np
 import pytest
+from leftovers import leftToNumpy
 
 from puregraph import Sequential
 from puregraph.compile.lower import matmul
 from puregraph.graph.module import Module
 from puregraph.ops.native.llvm import jit
+from puregraph.ops.product.symmetric import symmetricProduct
 from puregraph.optimizers.muon import orthogonal
 
 pytestmark = pytest.mark.skipif(not jit.available(), reason=str(jit.missing()))
@@ -68,11 +70,25 @@ def test_the_transpose_of_the_same_value_is_known(monkeypatch, rng, name, lead):
         np.testing.assert_array_equal(found, np.swapaxes(found, -1, -2))
 
 
-@pytest.mark.parametrize("shape", [(40, 40), (100, 40), (40, 48)])
-def test_muon_computes_half_of_its_squares(monkeypatch, rng, shape):
+@pytest.mark.parametrize(("shape", "squares"), [((40, 40), 5), ((100, 40), 1), ((40, 48), 5)])
+def test_muon_computes_half_of_its_squares(monkeypatch, rng, shape, squares):
     x = rng.standard_normal(shape).astype("f4")
     seen = recorded(monkeypatch)
-    found = Sequential(Known(orthogonal, shape)).compile([shape]).run(x)
-    assert seen == ([True, True, False] * 5 if shape != (100, 40) else seen)
-    assert 2 * sum(seen) > len(seen)
-    np.testing.assert_allclose(found, orthogonal(x.astype("f8")), atol=1e-4)
+    program = Sequential(Known(orthogonal, shape)).compile([shape])
+    result = program.run(x)
+    assert seen.count(True) == seen.count(False) == squares
+    assert str(program.table()).count("symmetricProduct") >= squares
+    np.testing.assert_allclose(result, orthogonal(x.astype("f8")), atol=1e-4)
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 8, 24, 37, 200, 360])
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_polynomials_of_one_matrix_are_multiplied_by_half(rng, n, dtype):
+    x = rng.standard_normal((n, n)) / n
+    x = (x + x.T).astype(dtype)
+    net = Sequential(Known(lambda x: symmetricProduct(x, x @ x + x.T), (n, n))).calcMode(x.dtype.name)
+    program = net.compile([(n, n)])
+    assert leftToNumpy(program) == []
+    result = program.run(x)
+    error = np.finfo(dtype).eps * 10 * n
+    np.testing.assert_allclose(result, x @ (x @ x + x), rtol=error, atol=error * np.abs(x).max() ** 2)

@@ -34,6 +34,8 @@ LACKS = {
     **dict.fromkeys([("normal", "gradient"), ("normal", "tangent")], "reads no floats"),
     **{(n, c): OWN for n in ("entropyGrad", "forward", "throughTime", "fractions") for c in ("gradient", "tangent")},
     **{(n, c): OWN for n in ("pairDots", "pairDotsGrad", "norm") for c in ("gradient", "tangent")},
+    **dict.fromkeys([("symmetricProduct", "gradient"), ("symmetricProduct", "tangent")], "read by updates alone"),
+    ("symmetricProduct", "CUDA"): "a product of the library",
     **dict.fromkeys(
         [("fractions", "shape, dtype"), ("fractions", "native"), ("fractions", "CUDA")], "checks, on the host"
     ),

@@ -1,20 +1,37 @@
-"""Pairwise dot lowering: the dot products of all pairs of several vectors, and their gradients."""
+"""Product lowerings: symmetric products, pairwise dot products of several vectors, and their gradients."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from puregraph.ops.ir.elementlayout import elementStrides, isReal, isRowMajor, realOf, toRowMajor
 from puregraph.ops.ir.value import Call
-from puregraph.ops.native.llvm.kernelcall import KernelCall
+from puregraph.ops.native.llvm import jit
+from puregraph.ops.native.llvm.kernelcall import EpilogueSpec, KernelCall
 from puregraph.ops.operation import op
 from puregraph.ops.product.native import pairwisedot
+from puregraph.ops.product.native.gemm import gemm
 from puregraph.ops.product.pairwisedot import pairDots, pairDotsGrad
+from puregraph.ops.product.symmetric import symmetricProduct
 
 if TYPE_CHECKING:
     from puregraph.compile.lower.workspace import LoweringWorkspace
 
 MAX_VECTORS = 128  # most vectors: each one adds two arguments and some instructions
+
+
+@op(symmetricProduct).lower
+def lowerSymmetricProduct(call: Call, workspace: LoweringWorkspace) -> list[KernelCall] | None:
+    """A product without an epilogue: a tile and its transpose, column by column, would read its operands slowly."""
+    (y,), (a, b) = call.outs, call.arguments
+    if not isReal(a, b, y) or not isRowMajor(y):
+        return None
+    n, lanes, real = y.shape[0], jit.lanes(y.dtype.itemsize), realOf(y)
+    sums, scratch = EpilogueSpec(y, n, (), real), partial(workspace, dtype=y.dtype)
+    (aRow, aColumn), (bRow, bColumn) = elementStrides(a), elementStrides(b)
+    strides = (aRow, aColumn), (bRow, bColumn)
+    return gemm(a, b, sums, n, n, n, *strides, (), lanes, None, scratch, real, isSymmetric=True)
 
 
 @op(pairDots).lower
