@@ -91,6 +91,27 @@ def test_masks_hide_and_add_as_in_the_reference(mask, causal, dtype):
     close(*both((2, 2, 2, 40, 160, 32, 32), causal, mask, dtype=dtype))
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_few_queries_take_half_the_tile_and_give_the_bits_of_many(dtype):
+    rng = np.random.default_rng(3)
+    n, h, kh, t, s, d, e = 2, 4, 2, 40, 150, 24, 17
+    q, k, v = (rng.standard_normal(shape).astype(dtype) for shape in ((n, h, t, d), (n, kh, s, d), (n, kh, s, e)))
+
+    def native(rows):
+        y, lse = np.empty((n, h, rows, e), dtype), np.empty((n, h, rows, 1), dtype)
+        sizes, part = AttentionSizes(n, h, kh, rows, s, d, e), np.ascontiguousarray(q[:, :, :rows])
+        calls = attend(*map(heads, (part, k, v, y)), lse, sizes, False, 0.3, real=DTYPES[dtype][0])
+        run(calls)
+        return calls[0].key, y, lse
+
+    text, y, lse = native(t)
+    for rows in (1, 3):
+        other, few, sums = native(rows)
+        assert "vectors=2" in text and "vectors=1" in other
+        np.testing.assert_array_equal(few, y[:, :, :rows])
+        np.testing.assert_array_equal(sums, lse[:, :, :rows])
+
+
 def test_a_row_that_sees_no_key_is_zero():
     found, _ = both((2, 1, 1, 20, 30, 16, 16), False, "samples")
     assert (found[0][0] == 0).all() and (found[1][0] == np.float32(-1e30)).all()

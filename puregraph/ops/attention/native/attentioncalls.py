@@ -49,8 +49,13 @@ def attend(
     real: str = "f32",
     reach: Reach = OPEN,
 ) -> list[KernelCall]:
-    """y = sum over j of softmax_j(scale q k' + mask) v_j and its lse (samples, heads, queries), as the reference."""
-    tile = tileFor(2, real)
+    """y = sum over j of softmax_j(scale q k' + mask) v_j and its lse (samples, heads, queries), as the reference.
+
+    Queries that fit into one vector, such as the last token of a text, are not padded to two; the bits are the same.
+    """
+    tile = tileFor(1, real)
+    if sizes.queries > tile.columns:
+        tile = tileFor(2, real)
     blocks = -(-sizes.queries // tile.columns)
     slots = slotsOf(sizes, {"q": q, "k": k, "v": v, "y": y}, mask) | {"lse": lse, "blocks": blocks} | reach.slots
     plan = AttentionSpec(tile, sizes.width, sizes.out, causal, scale, blockOf(tile, KEYS), formOf(mask), reach.form)
