@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 SIZED = "the number of inputs is written: sizes are never taken from data"
 COSTS = "costs are modules: CrossEntropy()(x, target)"
-RANDOMLY = "an augmentation of images: Augmented of puregraph.data mirrors and crops, others are functions of your own"
+RANDOMLY = "modules such as RandomFlip and RandomContrast change images in a network; others are functions of your own"
 
 TABLE: dict[str, str] = {
     "torch.nn": f"""
@@ -352,11 +352,11 @@ Pipeline = Sequential
 IntegerLookup StringLookup = puregraph.data.TableReader(categories="town"); numbers categories ahead of a network
 Hashing HashedCrossing TextVectorization Discretization: texts and intervals become numbers ahead of a network,
   as by np.digitize
-RandomCrop RandomFlip = puregraph.data.Augmented(images, target, flip=True, crop=4); the batches of a training
-AugMix AutoContrast ContrastLimitedAdaptiveHistogramEqualization CutMix Equalization MixUp RandAugment
-  RandomBrightness RandomColorDegeneration RandomColorJitter RandomContrast RandomElasticTransform RandomErasing
-  RandomGaussianBlur RandomGrayscale RandomHue RandomInvert RandomPerspective RandomPosterization RandomRotation
-  RandomSaturation RandomSharpness RandomShear RandomTranslation RandomZoom Solarization MaxNumBoundingBoxes:
+RandomBrightness RandomColorDegeneration RandomContrast RandomFlip RandomGrayscale RandomInvert Solarization
+RandomCrop = puregraph.data.Augmented(images, target, flip=True, crop=4); the batches of a training
+AugMix AutoContrast ContrastLimitedAdaptiveHistogramEqualization CutMix Equalization MixUp RandAugment RandomColorJitter
+  RandomElasticTransform RandomErasing RandomGaussianBlur RandomHue RandomPerspective RandomPosterization RandomRotation
+  RandomSaturation RandomSharpness RandomShear RandomTranslation RandomZoom MaxNumBoundingBoxes:
   {RANDOMLY}
 FlaxLayer JaxLayer TFSMLayer: no layers of other frameworks are run; puregraph.onnx reads their models
 TorchModuleWrapper: puregraph.torch.fromTorch makes a graph of a network of PyTorch's

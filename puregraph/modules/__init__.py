@@ -29,6 +29,15 @@ from puregraph.modules.activation import (
 from puregraph.modules.adaptivepool import AdaptiveAvgPool, AdaptiveMaxPool
 from puregraph.modules.arithmetic import Add, Clip, Div, Mod, Mul, MulAddConst, Power, Sub
 from puregraph.modules.attention import Attention
+from puregraph.modules.augmentation import (
+    RandomBrightness,
+    RandomColorDegeneration,
+    RandomContrast,
+    RandomFlip,
+    RandomGrayscale,
+    RandomInvert,
+    Solarization,
+)
 from puregraph.modules.batchnorm import BatchNorm
 from puregraph.modules.bits import BitCast, BitShift, Bitwise
 from puregraph.modules.block import (
@@ -147,6 +156,13 @@ from puregraph.modules.softmax import Entmax, GumbelSoftMax, HardMax, LogSoftMax
 from puregraph.modules.tensorscatter import TensorScatter
 
 __all__ = [
+    "Solarization",
+    "RandomInvert",
+    "RandomGrayscale",
+    "RandomFlip",
+    "RandomContrast",
+    "RandomColorDegeneration",
+    "RandomBrightness",
     "AdaptiveAvgPool",
     "AdaptiveMaxPool",
     "Add",

@@ -215,16 +215,21 @@ class _Noise(Module):
     def dataShapeFrom(self, x):
         return x
 
+    def drawShape(self, x):
+        """The shape of the bits, which broadcasts with x."""
+        return x
+
     def hiddenShapeFrom(self, x):
-        return [x]
+        return [self.drawShape(x)]
 
     def hiddenTypeFrom(self, x):
         return [np.dtype(np.int32)]
 
     def updateData(self, x, key, count):
+        shape = self.drawShape(x.shape)
         if not self.isTraining:
-            return self.noisy(x, None), np.zeros_like(x, dtype=np.int32)
-        draw = bits(x.shape, key, count)
+            return self.noisy(x, None), np.zeros_like(x, dtype=np.int32, shape=shape)
+        draw = bits(shape, key, count)
         count += 1
         return self.noisy(x, draw), draw
 

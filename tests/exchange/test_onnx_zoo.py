@@ -11,12 +11,15 @@ from puregraph.onnx import fromOnnx, toOnnx
 
 ACTIVATIONS = "Celu HardShrink HardSigmoid LogSigmoid Mish PRelu QuickGelu RRelu Relu6 Selu SoftPlus SoftShrink SoftSign SquaredRelu TanhShrink Threshold"
 DROPS = "AlphaDropout DropBlock Dropout2D NoiseInjector StochasticDepth"
+AUGMENTATIONS = (
+    "RandomBrightness RandomColorDegeneration RandomContrast RandomFlip RandomGrayscale RandomInvert Solarization"
+)
 OTHERS = """AdaptiveAvgPool AdaptiveMaxPool BatchNorm Bilinear ChannelShuffle CosineSimilarity DepthConcat EmbedderBag Entmax GLU GeGLU GroupLinear GroupNorm
 InstanceNorm KMaxPool LCN LayerNorm MapLRN MoveAxis PairwiseDistance PixelShuffle PixelUnshuffle ReGLU SoftMin SparseMax SubtractMean
 SwapAxes SwiGLU Unfold Upsample1D Upsample3D GATConv GCNConv NeighborSum SAGEConv"""
 
 
-@pytest.mark.parametrize("name", f"{ACTIVATIONS} {DROPS} {OTHERS}".split())
+@pytest.mark.parametrize("name", f"{ACTIVATIONS} {DROPS} {AUGMENTATIONS} {OTHERS}".split())
 def test_a_layer_is_written_and_read_with_the_same_numbers(name, tmp_path):
     rng = np.random.default_rng(0)
     for module, shapes in getattr(modules, name).examples():

@@ -6,6 +6,7 @@ from puregraph import modules
 from puregraph.autodiff.joint.remat import CotangentInput, Exposed, Outline, Parameter
 from puregraph.graph.backward import Accumulate, Gradient
 from puregraph.modules.adaptivepool import _Adaptive
+from puregraph.modules.augmentation import _Augmentation
 from puregraph.modules.costs import Cost
 from puregraph.modules.gated import _Gated
 from puregraph.modules.graphlayers import _GraphLayer
@@ -35,7 +36,7 @@ RULED += (modules.EmbedderBag, modules.Entmax, modules.NoiseInjector, modules.RR
 RULED += (modules.SparseMax, modules.Unfold)
 
 
-@writesOnnx(Cost, *RULED, _Adaptive, _Gated, _GraphLayer, _OfWindows, _Shuffle, _Similarity)
+@writesOnnx(Cost, *RULED, _Adaptive, _Augmentation, _Gated, _GraphLayer, _OfWindows, _Shuffle, _Similarity)
 def ruled(step: OnnxStep) -> None:
     """The calls of the rule; data checks, such as of labels, are left out."""
     forAnySize(step, writeRule)
