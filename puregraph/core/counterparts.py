@@ -352,7 +352,8 @@ Pipeline = Sequential
 IntegerLookup StringLookup = puregraph.data.TableReader(categories="town"); numbers categories ahead of a network
 Hashing HashedCrossing TextVectorization Discretization: texts and intervals become numbers ahead of a network,
   as by np.digitize
-RandomBrightness RandomColorDegeneration RandomContrast RandomFlip RandomGrayscale RandomInvert Solarization
+RandomBrightness RandomColorDegeneration RandomContrast RandomFlip RandomGrayscale RandomInvert
+Solarization = Solarization(threshold=0.5); of one threshold, which there is uniform between 0 and its factor
 RandomCrop = puregraph.data.Augmented(images, target, flip=True, crop=4); the batches of a training
 AugMix AutoContrast ContrastLimitedAdaptiveHistogramEqualization CutMix Equalization MixUp RandAugment RandomColorJitter
   RandomElasticTransform RandomErasing RandomGaussianBlur RandomHue RandomPerspective RandomPosterization RandomRotation
