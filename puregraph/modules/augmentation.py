@@ -16,7 +16,7 @@ GRAY = (0.2989, 0.587, 0.114)  # the luma of red, green and blue, ITU-R BT.601
 
 
 class _Augmentation(_Noise):
-    """Base class: random bits `draw` for each sample; a subclass writes `changed(x, u)`, u uniform in (0, 1)."""
+    """Base class: random bits `draw` for each sample; a subclass writes `changed`, of u uniform in (0, 1)."""
 
     def dataShapeFrom(self, x):
         need(len(x) == 4, "images (n, channels, height, width)", x)
@@ -29,6 +29,10 @@ class _Augmentation(_Noise):
         """y for random bits; without them x."""
         return x if draw is None else self.changed(x, unit(draw).astype(x.dtype))
 
+    def changed(self, x, u):
+        """The images that numbers from 0 to 1 give."""
+        raise NotImplementedError
+
     def chosen(self, which, changed, x):
         """The samples of `changed` where `which` (n, 1, 1, 1) is True, else those of x."""
         share = which.astype(x.dtype)  # 0 or 1: exact for finite values, and compiled as one product and sum
@@ -38,7 +42,7 @@ class _Augmentation(_Noise):
 class _OfRange(_Augmentation):
     """Base class of those that need to know the values of black and white, `range`."""
 
-    def __init__(self, factor, range, name=None):
+    def __init__(self, factor, range=(0.0, 1.0), name=None):
         super().__init__(name)
         if len(range) != 2 or not all(map(isNumber, range)) or not range[0] < range[1]:
             raise ArgumentError(
