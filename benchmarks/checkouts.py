@@ -1,7 +1,8 @@
-"""Two checkouts of puregraph on the CPU: the steps of each in processes of their own, in turn, and their memory.
+"""Two checkouts of puregraph on the CPU: their steps in processes of their own, in turn, and their memory.
 
     git worktree add ../before COMMIT
     python -m benchmarks.checkouts ../before . resnet18-8 gpt-4 mlp-64
+    python -m benchmarks.checkouts ../before . resnet18-1 --mode infer
 
 Each checkout runs with its own benchmarks. A row has the medians of both, the median of the ratios of neighbouring
 blocks, with the least and the greatest, what the process has grown by at the peak of a step, and the share of the
@@ -31,11 +32,11 @@ class CheckoutProcess:
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
         self.process = subprocess.Popen(command, cwd=folder, env=environment, text=True, **pipes)
 
-    def setup(self, case):
+    def setup(self, case, mode):
         """A tiny network, then the workload of this name, such as mlp-64, with its first step."""
         name, batch = case.rsplit("-", 1)
-        self.ask("rehearse", mode="train")
-        self.ask("setup", workload=name, mode="train", batch=int(batch))
+        self.ask("rehearse", mode=mode)
+        self.ask("setup", workload=name, mode=mode, batch=int(batch))
 
     def ask(self, do, **command):
         """The answer to a command."""
@@ -51,17 +52,17 @@ class CheckoutProcess:
         self.process.wait()
 
 
-def compared(folders, case, cpus):
+def compared(folders, case, mode, cpus):
     """The row of a workload; its kernels come from the cache, for a process that compiles keeps memory of that."""
     for folder in folders:
         compiling = CheckoutProcess(folder, cpus)
-        compiling.setup(case)
+        compiling.setup(case, mode)
         compiling.close()
     sides = [CheckoutProcess(folder, cpus) for folder in folders]
     try:
         memory, taken = [], []
         for side in sides:
-            side.setup(case)
+            side.setup(case, mode)
             memory.append(side.ask("memory")["bytes"] / 1e6)
             taken.append(side.ask("warm", seconds=BLOCK)["seconds"])
         times, others = [[], []], []
@@ -86,11 +87,12 @@ def main():
     parser.add_argument("before", help="a checkout")
     parser.add_argument("after", help="another one")
     parser.add_argument("cases", nargs="+", metavar="WORKLOAD-BATCH")
+    parser.add_argument("--mode", choices=["train", "infer"], default="train")
     parser.add_argument("--cpus", type=int, nargs="+", default=sorted(os.sched_getaffinity(0)))
     options = parser.parse_args()
-    print("training step   before ms   after ms    ratio   least    most  before MB   after MB   others")
+    print(f"{options.mode:12}   before ms   after ms    ratio   least    most  before MB   after MB   others")
     for case in options.cases:
-        print(compared([options.before, options.after], case, options.cpus), flush=True)
+        print(compared([options.before, options.after], case, options.mode, options.cpus), flush=True)
 
 
 if __name__ == "__main__":
