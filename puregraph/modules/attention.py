@@ -144,7 +144,9 @@ class Attention(Module):
             return (*attend(*arguments), np.broadcast_to(np.ones_like(q, dtype=bool, shape=(1,) * 4), shape))
         kept = uniform(shape, key, count) >= self.dropout
         count += 1
-        return (*attendAll(*arguments, weigh=lambda p: self.drop(p, kept)), kept)
+        limits = self.limits(q, k, lengths, offset)
+        y = attendAll(q, k, v, mask, self.causal, self.factor(q), limits, lambda p: self.drop(p, kept))
+        return (*y, kept)
 
     def drop(self, p, kept):
         """Return the weights that are kept, scaled so that the expectation is p; 0 elsewhere."""
@@ -169,8 +171,8 @@ class Attention(Module):
         """Return the gradients where weights have been dropped: of q, k, v and a mask that is added."""
 
         def rule(q, k, v, mask, lengths, offset, kept):
-            arguments = (q, k, v, mask, self.causal, self.factor(q), *self.extra(q, k, lengths, offset))
-            return attendAll(*arguments, weigh=lambda p: self.drop(p, kept))[0]
+            limits = self.limits(q, k, lengths, offset)
+            return attendAll(q, k, v, mask, self.causal, self.factor(q), limits, lambda p: self.drop(p, kept))[0]
 
         needed = (*needs[:3], needs[3] and mask is not None and isFloating(mask.dtype), False, False, False)
         grads = derivedGrad(rule, grad, (q, k, v, mask, lengths, offset, kept), needed)
@@ -181,7 +183,8 @@ class Attention(Module):
 
     def workspaceFrom(self, q, k, v, *others):
         """Return the bytes of workspace of cuDNN's backward pass: of the deterministic one, and of the other."""
-        return [backwardBytes(*q, k[2], isDeterministic=isDeterministic) for isDeterministic in (True, False)]
+        n, h, t, d = q
+        return [backwardBytes(n, h, t, d, k[2], isDeterministic=isIt) for isIt in (True, False)]
 
     @classmethod
     def examples(cls):

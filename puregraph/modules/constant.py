@@ -211,7 +211,8 @@ class EyeLike(Module):
         return self.dtype
 
     def updateData(self, x):
-        return arrayLike(x, np.eye(*x.shape, k=self.diagonal, dtype=self.dtype))
+        rows, columns = x.shape
+        return arrayLike(x, np.eye(rows, columns, k=self.diagonal, dtype=self.dtype))
 
     @classmethod
     def examples(cls):

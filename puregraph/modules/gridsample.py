@@ -2,7 +2,7 @@
 
 from itertools import product
 from math import prod
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
@@ -18,9 +18,9 @@ A = -0.75  # the parameter of Keys's kernel
 
 
 class _GridTaps(NamedTuple):
-    """Index, weight, and the weight's derivative by the coordinate, each (taps, ...); -1 is outside, with weight 0."""
+    """Element, weight, and the weight's derivative by the coordinate, each (taps, ...); -1 is outside, of weight 0."""
 
-    index: np.ndarray
+    source: np.ndarray
     weight: np.ndarray
     slope: np.ndarray
 
@@ -150,7 +150,8 @@ class GridSample(Module):
 
     def taps(self, sizes, grid):
         """Return the taps along each axis; `grid` has the coordinate of the last axis first."""
-        rows = np.moveaxis(widen(grid), -1, 0)[::-1].reshape(len(sizes), len(grid), prod(grid.shape[1:-1]))
+        coordinates: Any = widen(grid)
+        rows = np.moveaxis(coordinates, -1, 0)[::-1].reshape(len(sizes), len(grid), prod(grid.shape[1:-1]))
         return [_GridTaps.of(p, size, self.mode, self.padding, self.alignCorners) for p, size in zip(rows, sizes)]
 
     @onHost
@@ -189,16 +190,16 @@ def channelsFirst(x, sizes):
 
 def combined(taps, shape):
     """Yield each choice of one tap per axis, and the rows of a table (n positions, c) that it reads; -1 is outside."""
-    for chosen in product(*[range(len(tap.index)) for tap in taps]):
+    for chosen in product(*[range(len(tap.source)) for tap in taps]):
         index, inside = np.arange(shape[0])[:, None], True
         for tap, size, t in zip(taps, shape[2:], chosen, strict=True):
-            index, inside = index * size + tap.index[t], inside & (tap.index[t] >= 0)
+            index, inside = index * size + tap.source[t], inside & (tap.source[t] >= 0)
         yield chosen, np.where(inside, index, -1)
 
 
 def weighed(taps, chosen, dtype, slope=None):
     """Return the product of the weights of one tap per axis; along the axis `slope`, of its derivative instead."""
-    product = 1
+    product: Any = 1
     for axis, (tap, t) in enumerate(zip(taps, chosen, strict=True)):
         product = product * (tap.slope if axis == slope else tap.weight)[t]
     return product.astype(dtype)[..., None]
@@ -217,7 +218,8 @@ def sampled(table, taps, shape):
 @widened
 def scattered(grad, table, taps, shape):
     """dx (n, positions, c): each gradient added to the elements that its position has read."""
-    adjoint, dx = gather.declarations["adjoint"], 0
+    adjoint = gather.declarations["adjoint"]
+    dx: Any = 0
     for chosen, index in combined(taps, shape):
         dx = dx + adjoint(grad * weighed(taps, chosen, grad.dtype), None, table, index)
     return dx.reshape(shape[0], prod(shape[2:]), shape[1])

@@ -105,7 +105,7 @@ class _OfWindows(Module):
     reads = ("x",)
     needsFloats = True
 
-    def __init__(self, size, includePad, name):
+    def __init__(self, size, includePad=True, name=None):
         super().__init__(name)
         need(size % 2 == 1, "an odd size", size)
         self.size, self.includePad = size, includePad

@@ -144,7 +144,7 @@ def getitem(self, slc):
     """Return x[slc] as a node; for a node of several outputs, the output of this index or name, as in parts[0]."""
     if len(self.module.outputNames) == 1:
         return Slice(slc).node(operand(self, "[]"))
-    if isinstance(slc, Integral) and -len(self.module.outputNames) <= slc < 0:
+    if isinstance(slc, Integral) and -len(self.module.outputNames) <= int(slc) < 0:
         slc += len(self.module.outputNames)
     return Identity().node((self, slc))
 

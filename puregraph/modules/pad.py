@@ -1,6 +1,6 @@
 """Pad: more or fewer elements before and after, along some axes."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -46,7 +46,8 @@ class Pad(Module):
         axes: Wholes | None = None,
     ):
         super().__init__(name)
-        self.pad, self.axes = None, None if axes is None else tuple(axes)
+        self.pad: Any = None
+        self.axes = None if axes is None else tuple(axes)
         if pad is not None:
             self.pad, self.pads, self.fill = pairsOf(pad), None, None
             isFitting = axes is None or isinstance(self.pad, int) or len(axes) == len(self.pad)
@@ -81,8 +82,9 @@ class Pad(Module):
         if self.pad is None:
             isPairs = pads is not None and len(pads) == 2 and pads[1] == 2
             isFlat = pads is not None and len(pads) == 1 and pads[0] % 2 == 0
-            count = pads[0] if isPairs else pads[0] // 2 if isFlat else None
-            isFitting = count is not None and (self.axes is None or count == len(self.axes))
+            isFitting = isPairs or isFlat
+            count = pads[0] if isPairs else pads[0] // 2 if isFlat else 0
+            isFitting = isFitting and (self.axes is None or count == len(self.axes))
             need(isFitting, "pads of shape (count of axes, 2) or (2 count of axes,)", pads)
         need(len(x) >= count, f"at least {count} axes", x, "one number pads all axes after the second")
         value = None if self.pad is not None else valueOf(pads)
@@ -113,7 +115,8 @@ class Pad(Module):
         shape = self.padded(x.shape, widths)
         if self.mode != "constant":
             cut, around = parts(widths)
-            return np.pad(padded(x, cut), around, mode=self.mode)
+            mode: Any = self.mode
+            return np.pad(padded(x, cut), around, mode=mode)
         y = np.full_like(x, self.fillValue if fill is None else fill.reshape(()), shape=shape)
         y[inner(widths, shape)] = x[inner(opposite(widths), x.shape)]
         return y

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -142,7 +142,7 @@ class SpectralNorm(Derived):
     def hiddenTypeFrom(self, *dtypes: np.dtype | None) -> list[np.dtype]:
         return [self.u.dtype] * 3
 
-    def updateData(self, V: AnyArray, u: AnyArray, v: AnyArray) -> tuple[AnyArray, ...]:
+    def updateData(self, V: AnyArray, u: Any, v: Any) -> tuple[AnyArray, ...]:
         matrix, left, right = self.matrixOf(V), u, v
         if self.isTraining:
             for _ in range(self.settings["iterations"]):

@@ -115,7 +115,8 @@ class _Recurrent(Module):
     def run(self, x, first, lengths, W, b, *weights):
         """All outputs, visible and hidden."""
         dtype = x.dtype
-        x, W, b, *weights = map(widen, (x, W, b, *weights))
+        x, W, b = map(widen, (x, W, b))
+        weights = tuple(map(widen, weights))
         x, first, on = self.enter(x, first, lengths)
         tracks = [
             forward(self.step, x, *self.side([W, b], i), self.side(weights, i), self.side(first, i), on, i == 1)

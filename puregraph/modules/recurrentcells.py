@@ -17,7 +17,9 @@ class _CellGradient:
 
     def __init__(self, cells, R, P, h, c):
         self.cells, self.R, self.peep, self.h, self.c = cells, R, P, h, c
-        self.U = self.b = self.P = None
+        self.U: Any = None
+        self.b: Any = None
+        self.P: Any = None
 
     def step(self, gy, h, c, kept, isOn):
         """Backpropagate through one time step, from states `h`, `c`. Returns the gradient of the sums p."""
@@ -226,7 +228,8 @@ class RecurrentCells(Module):
         if self.kind == "RNN":
             y, slope = self.gate(0, q)
             return y, c, slope
-        (qi, qo, qf, qc), peep = self.parts(q), None if P is None else self.parts(P)
+        qi, qo, qf, qc = self.parts(q)
+        peep: Any = None if P is None else self.parts(P)
         i, iSlope = self.gate(0, qi if P is None else qi + peep[0] * c)
         f, fSlope = (1 - i, None) if self.isCoupled else self.gate(0, qf if P is None else qf + peep[2] * c)
         g, gSlope = self.gate(1, qc)
@@ -255,9 +258,9 @@ class RecurrentCells(Module):
         back = _CellGradient(self, R, P, zeros if gh is None else gh, zeros if gc is None else gc)
         gp: list[Any] = [None] * t
         for k in reversed(self.order(t)):
-            gp[k] = back.step(
-                None if gy is None else gy[k], *kept[k], None if lengths is None else (k < lengths)[:, None]
-            )
+            before, cell, forGrad = kept[k]
+            isOn = None if lengths is None else (k < lengths)[:, None]
+            gp[k] = back.step(None if gy is None else gy[k], before, cell, forGrad, isOn)
         grads = dict(zip(self.reads, (None,) * 8)) | {"h0": back.h, "c0": back.c}
         if t:
             rows = np.stack(gp).reshape(-1, W.shape[0])

@@ -262,7 +262,7 @@ class Transpose(Module):
         super().__init__(name)
         need(len(axes or ()) <= AXES, f"at most {AXES} axes", len(axes or ()))
         self.axes: Any = None if axes is None else tuple(normalAxis(axis, len(axes), "axes") for axis in axes)
-        need(axes is None or len(set(self.axes)) == len(axes), "every axis once", tuple(axes or ()))
+        need(len(set(self.axes or ())) == len(axes or ()), "every axis once", tuple(axes or ()))
 
     def order(self, rank):
         """Return the axis of x for each axis of y."""

@@ -1,6 +1,7 @@
 """Slice: numpy's basic indexing, and DynamicSlice, whose axes are an input."""
 
 from numbers import Integral
+from typing import Any
 
 import numpy as np
 
@@ -37,7 +38,7 @@ class Slice(Module):
     def __init__(self, slc=(), name=None, axes: Axes | None = None):
         super().__init__(name)
         need(axes is None or slc == (), "slc, or axes whose ends are inputs", "both")
-        self.axes = axes if axes is None else tuple(axes)
+        self.axes: Any = axes if axes is None else tuple(axes)
         if axes is None:
             self.starts = self.ends = self.steps = None
         parts = slc if isinstance(slc, tuple) else (slc,)
@@ -142,7 +143,8 @@ class DynamicSlice(Module):
     def key(self, x, *limits):
         """The index of the slice in x, from starts, ends, axes and steps."""
         index = [slice(None)] * x.ndim
-        starts, ends, axes, steps = [None if values is None else sizesOf(values) for values in limits]
+        sizes: list[Any] = [None if values is None else sizesOf(values) for values in limits]
+        starts, ends, axes, steps = sizes
         for axis, start, end, step in zip(axes, starts, ends, steps or [1] * len(axes)):
             need(step != 0, "steps other than 0", tuple(steps or ()))
             at = normalAxis(axis, x.ndim)

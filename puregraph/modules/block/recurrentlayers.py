@@ -1,5 +1,7 @@
 """RecurrentLayers: recurrent layers one after another; LSTMCell, GRUCell, RNNCell: one time step, a body of Scan."""
 
+from typing import Any
+
 from puregraph.core.arguments import Count, Flag, Probability, choice, takes
 from puregraph.core.errors import ArgumentError
 from puregraph.graph import Graph
@@ -9,7 +11,7 @@ from puregraph.modules.dropout import Dropout
 from puregraph.modules.recurrent import DIRECTIONS, GRU, LSTM, RNN
 from puregraph.modules.reshaping import Unsqueeze
 
-KINDS = {"LSTM": LSTM, "GRU": GRU, "RNN": RNN}
+KINDS: dict[str, Any] = {"LSTM": LSTM, "GRU": GRU, "RNN": RNN}
 
 
 @takes(
@@ -60,8 +62,9 @@ def RecurrentLayers(
         raise ArgumentError(f"RecurrentLayers: projection is for an LSTM without other options, got it with {wrong}")
     make, sides = KINDS[kind], DIRECTIONS[direction]
     width = sides * (projection or hsize)
-    y = x = Input(name="x").node()
-    inputs, last = [x], []
+    x = Input(name="x").node()
+    y: Any = x
+    inputs, last = [x], list[Any]()
     for i in range(layers):
         if i and dropout:
             y = Dropout(dropout, name=f"drop{i}")(y)

@@ -94,10 +94,15 @@ class Scan(_RepeatedGraph):
 
     def inputsOfRun(self, t, inputs, outs, carried):
         _, scanned, alike = self.parted(inputs)
-        return [*carried, *(sliceAt(x, *how, t) for x, how in zip(scanned, self.ins)), *alike]
+        return [
+            *carried,
+            *(sliceAt(x, axis, isReversed, t) for x, (axis, isReversed) in zip(scanned, self.ins)),
+            *alike,
+        ]
 
     def atTime(self, grad, index, t, times):
-        return sliceAt(grad, *self.outs[index], t)
+        axis, isReversed = self.outs[index]
+        return sliceAt(grad, axis, isReversed, t)
 
     def stacked(self, index, rows, shape, like):
         axis, isReversed = self.outs[index]

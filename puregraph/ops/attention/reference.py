@@ -12,6 +12,8 @@ Source    Dao 2023, FlashAttention-2, arXiv:2307.08691, algorithms 1 and 2; Mila
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from puregraph.core.base.widen import widen
@@ -264,7 +266,7 @@ def attendGrad(g, y, arguments, options, needs):
     m = g[3] if len(g) > 3 else None
     Q, K, V, G, A, B, C = rows(q), columns(k), columns(v), rows(grad), rows(a), columns(b), columns(c)
     scores, slopes = limits.capped(scale * (Q @ K.swapaxes(-1, -2)))
-    capped = scores
+    capped, cap = scores, limits.cap or 1.0
     wide = (*shape[:3], k.shape[2])
     if mask is not None:
         full = np.broadcast_to(mask, wide).reshape(scores.shape)
@@ -279,7 +281,7 @@ def attendGrad(g, y, arguments, options, needs):
     gds = gds if m is None else gds + np.broadcast_to(m, wide).reshape(scores.shape)
     gp = G @ C.swapaxes(-1, -2) + gds * free
     gfree, gs = gds * p, gp * p
-    gx, dx = (gs, ds) if slopes is None else (slopes * (gs - capped * u * ds * (2 / limits.cap**2)), ds * slopes)
+    gx, dx = (gs, ds) if slopes is None else (slopes * (gs - capped * u * ds * (2 / cap**2)), ds * slopes)
     grads = [
         (p @ C + gfree @ V).reshape(grad.shape),
         (scale * (gx @ K + dx @ B)).reshape(q.shape),
@@ -370,7 +372,7 @@ class HeadLayout:
         self.group = q.shape[1] // max(k.shape[1], 1)
         self.queries, self.keys = blocks(q.shape[2]), blocks(k.shape[2])
         self.grouped = None
-        self.mask = None
+        self.mask: Any = None
         if mask is not None:
             self.maskShape = mask.shape
             n, h, t, s = (1,) * (4 - mask.ndim) + tuple(mask.shape)

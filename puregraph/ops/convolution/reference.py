@@ -18,7 +18,7 @@ Source    Cho and Brand 2017, Memory-efficient Convolution, arXiv:1706.06873
 from __future__ import annotations
 
 from math import prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
@@ -66,7 +66,7 @@ def layout(shape, size, stride, pad, dilation, groups):
     lay = ConvLayout(shape[0], shape[1], groups, window(shape[2:], size, stride, pad, dilation))
     if len(shape) > 3 and lay.window.dilation[0] == 1 and lay.columns >= MIN_PRODUCT_COLUMNS:
         return lay
-    front = (1,), (1,), (1,), ((0, 0),), (1,)
+    front: Any = (1,), (1,), (1,), ((0, 0),), (1,)
     return lay._replace(window=Window(*(unit + values for unit, values in zip(front, lay.window))))
 
 

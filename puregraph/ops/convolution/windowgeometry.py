@@ -38,7 +38,7 @@ class Window(NamedTuple):
     dilation: tuple[int, ...]
 
     @property
-    def count(self) -> tuple[int, ...]:
+    def count(self) -> tuple[int, ...]:  # type: ignore[override]  # no tuple's count
         """Windows along each axis: (length + before + after - dilation (size - 1) - 1) // stride + 1."""
         return tuple(
             max(0, (length + before + after - d * (k - 1) - 1) // s + 1)

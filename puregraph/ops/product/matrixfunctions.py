@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from functools import reduce
 from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -29,7 +30,9 @@ def kronecker(a, b):
 def crossed(a, b, axisa=-1, axisb=-1, axisc=-1, axis=None):
     """(a2 b3 - a3 b2, a3 b1 - a1 b3, a1 b2 - a2 b1)"""
     axisa, axisb, axisc = (axisa, axisb, axisc) if axis is None else (axis, axis, axis)
-    a, b = np.moveaxis(arrayOf(a), axisa, -1), np.moveaxis(arrayOf(b), axisb, -1)
+    left: Any = arrayOf(a)
+    right: Any = arrayOf(b)
+    a, b = np.moveaxis(left, axisa, -1), np.moveaxis(right, axisb, -1)
     if a.shape[-1] != 3 or b.shape[-1] != 3:
         return NotImplemented
     (a1, a2, a3), (b1, b2, b3) = ([x[..., i] for i in range(3)] for x in (a, b))
@@ -86,7 +89,7 @@ for alias, function in (
     (np.linalg.tensordot, np.tensordot),
 ):
     op(alias).composed(lambda x1, x2, function=function, **options: function(x1, x2, **options))
-op(np.linalg.vecdot).composed(lambda x1, x2, axis=-1: np.vecdot(x1, x2, axis=axis))
+op(np.linalg.vecdot).composed(lambda x1, x2, axis=-1: np.vecdot(x1, x2, axis=axis))  # type: ignore[call-overload]  # without axis in numpy's types
 op(np.linalg.trace).composed(lambda x, offset=0: np.trace(x, offset, -2, -1))
 op(np.linalg.multi_dot).composed(lambda arrays: reduce(np.matmul, arrays))
 op(np.conjugate).composed(np.positive)  # of real numbers
@@ -173,7 +176,7 @@ def condition(x, p=None):
 @op(np.linalg.lstsq).composed
 def leastSquares(a, b, rcond=None):
     """x = A^+ b, the squares of what is left, the rank, the singular values."""
-    pinned = a if isinstance(a, Tracer) else np.asarray(a)
+    pinned: Any = a if isinstance(a, Tracer) else np.asarray(a)
     _, squares, rank, s = np.linalg.lstsq(valuesOf(a), valuesOf(b), rcond)
     x = np.linalg.pinv(pinned) @ b
     rest = b - pinned @ x
@@ -213,8 +216,8 @@ def padded(a, n):
     return np.concatenate([np.zeros(n - a.size, valuesOf(a).dtype), a])
 
 
-for function, join in ((np.polyadd, operator.add), (np.polysub, operator.sub)):
-    op(function).composed(
+for polynomials, join in ((np.polyadd, operator.add), (np.polysub, operator.sub)):
+    op(polynomials).composed(
         lambda a1, a2, join=join: join(*[padded(a, max(np.size(valuesOf(x)) for x in (a1, a2))) for a in (a1, a2)])
     )
 op(np.polymul).composed(lambda a1, a2: np.convolve(a1, a2))

@@ -50,7 +50,7 @@ def cumulated(function: ArrayFunction, values: list, tangents: list, options: di
 
 
 @widened
-def tangentOf(t: Any, x: Any, axis: int, kind: str = "sum", exclusive: bool = False, reverse: bool = False) -> AnyArray:
+def tangentOf(t: Any, x: Any, axis: int, kind: str = "sum", exclusive: bool = False, reverse: bool = False) -> Any:
     """The tangent of a cumulation of x, which has tangent t."""
     if kind == "sum":
         return cumulate(t, axis, kind, exclusive, reverse)
@@ -108,7 +108,8 @@ def maximumGrad(g: Any, x: Any, axis: int) -> Any:
 
 def maximumTangent(t: Any, x: Any, axis: int) -> AnyArray:
     """That of the first of the largest elements."""
-    return np.take_along_axis(t, leaders(x, axis), axis)
+    first: Any = leaders(x, axis)
+    return np.take_along_axis(t, first, axis)
 
 
 def logSumExpGrad(g: Any, y: Any, x: Any, axis: int) -> Any:
