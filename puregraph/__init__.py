@@ -49,7 +49,6 @@ from puregraph.modules import costs
 from puregraph.modules.costs import *
 from puregraph.ops.formula import Formula
 from puregraph.optimizers import *
-from puregraph.quantising import Quantiser, quantise
 from puregraph.serialize.checkpoint import loadGraph as load
 from puregraph.serialize.classnames import registerModule
 from puregraph.testing.check import CheckError, checkGraph, checkModule
@@ -98,6 +97,7 @@ from puregraph.train import (
     findRate,
     generate,
 )
+from puregraph.train.quantising import Quantiser, quantise
 
 checkNames()
 install()

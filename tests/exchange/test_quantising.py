@@ -41,8 +41,8 @@ from puregraph import (  # noqa: E402
     seed,
 )
 from puregraph.onnx import fromOnnx, toOnnx  # noqa: E402
-from puregraph.quantising.integerweights import byChannel, byGroup, packed  # noqa: E402
-from puregraph.quantising.valuerange import ValueRange, scaleOf  # noqa: E402
+from puregraph.train.quantising.integerweights import byChannel, byGroup, packed  # noqa: E402
+from puregraph.train.quantising.valuerange import ValueRange, scaleOf  # noqa: E402
 
 OPSET = 21  # the newest whose integer operators onnxruntime has
 SETTINGS = (

@@ -9,7 +9,7 @@ ops
 graph
 autodiff compile data optimizers
 modules
-onnx quantising
+onnx
 serialize
 compat distributed
 draw testing train

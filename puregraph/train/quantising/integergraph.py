@@ -28,14 +28,14 @@ from puregraph.modules import (
 from puregraph.modules.integerlayers import IntegerConvolve, IntegerMatMul
 from puregraph.modules.quantization import Dequantize, Quantize
 from puregraph.modules.quantizedlayers import QuantizedConvolve, QuantizedMatMul
-from puregraph.quantising.integerweights import along
-from puregraph.quantising.layers import Layer
-from puregraph.quantising.wideweights import rowsOf, widened
+from puregraph.train.quantising.integerweights import along
+from puregraph.train.quantising.layers import Layer
+from puregraph.train.quantising.wideweights import rowsOf, widened
 
 if TYPE_CHECKING:
     from puregraph.graph.module import Module
     from puregraph.graph.steps import GraphStep
-    from puregraph.quantising.quantiser import Quantiser
+    from puregraph.train.quantising.quantiser import Quantiser
 
 SEPARATORS = re.compile(r"[./]+")
 SHAPING = (Flatten, Reshape, Squeeze, Transpose, Unsqueeze)  # modules that move elements, integers as well as floats

@@ -10,11 +10,11 @@ from puregraph.modules import Cast, Concat, MatMul, Mul, Reshape, Slice
 from puregraph.modules.bits import BitShift, Bitwise
 from puregraph.modules.gathering import Gather
 from puregraph.modules.quantization import Dequantize
-from puregraph.quantising.integerweights import ZERO4, packed
+from puregraph.train.quantising.integerweights import ZERO4, packed
 
 if TYPE_CHECKING:
-    from puregraph.quantising.integergraph import IntegerGraph
-    from puregraph.quantising.layers import Layer
+    from puregraph.train.quantising.integergraph import IntegerGraph
+    from puregraph.train.quantising.layers import Layer
 
 
 def widened(graph: IntegerGraph, layer: Layer) -> Any:

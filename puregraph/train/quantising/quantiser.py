@@ -12,10 +12,10 @@ from puregraph.core.arguments import Count, Flag, GraphLike, Number, choice, tak
 from puregraph.core.device import toHost
 from puregraph.core.errors import ArgumentError, DataError
 from puregraph.data.batches import Names, batchesFrom
-from puregraph.quantising.integergraph import IntegerGraph
-from puregraph.quantising.integerweights import BITS, IntegerWeights, byChannel, byGroup
-from puregraph.quantising.layers import Layer, layersOf, sourcesOf, trainedScales
-from puregraph.quantising.valuerange import ENDS, METHODS, ValueRange, rounded, scaleOf
+from puregraph.train.quantising.integergraph import IntegerGraph
+from puregraph.train.quantising.integerweights import BITS, IntegerWeights, byChannel, byGroup
+from puregraph.train.quantising.layers import Layer, layersOf, sourcesOf, trainedScales
+from puregraph.train.quantising.valuerange import ENDS, METHODS, ValueRange, rounded, scaleOf
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
