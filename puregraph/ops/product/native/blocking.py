@@ -14,7 +14,7 @@ from puregraph.ops.product.native.pack import DEPTH, GROUP
 PACKED_B = DEPTH << 8  # float32 elements of packed b that a task keeps in L2, to read them for each strip
 ACCUMULATORS = 1 << 17  # float32 accumulators that a task keeps between blocks of k
 CANDIDATE_TILES = 3  # tiles whose blockings are compared
-NEARLY = 1.08  # a tile that is compiled already is taken up to this factor of the least time: LLVM takes 70 ms for one
+NEARLY = 1.03  # a tile that is compiled already is taken up to this factor of the least time: LLVM takes 70 ms for one
 FAR = 1.3  # tiles above this factor of the least cost of all tiles are not considered for that
 TYPICAL_COLUMNS = 256  # columns of a typical task
 TASKS_PER_THREAD = 8  # maximum number of tasks per thread; more never help
