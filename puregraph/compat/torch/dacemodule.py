@@ -1,4 +1,4 @@
-"""Dacemodule: DaceML's DaceModule, a module of torch that puregraph computes."""
+"""DaceModule: DaceML's class of this name, a module of torch whose results puregraph computes."""
 
 from __future__ import annotations
 

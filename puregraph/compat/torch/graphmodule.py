@@ -78,7 +78,7 @@ def asFunction(graph: Any, shapes: list[Any] | None = None, isCompiled: bool = T
 
 
 def graphOf(source: Any) -> Graph:
-    """The graph, that of one module, or that of an ONNX model, whose parameters get gradients.
+    """Return a graph: the argument itself, one of a single module, or an ONNX model, whose parameters get gradients.
 
     Raises    ArgumentError for a module with several inputs, and for a path that does not end in .onnx
     """

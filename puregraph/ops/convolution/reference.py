@@ -146,7 +146,7 @@ def convolveData(grad, W, shape, stride, pad, dilation, groups):
 
 @convolveData.shape
 def convolveData(grad, W, shape, stride, pad, dilation, groups):
-    """dx of the shape that is given."""
+    """dx has the shape passed as an argument."""
     return tuple(shape), np.result_type(grad.dtype, W.dtype)
 
 

@@ -44,7 +44,7 @@ class AxisSteps(NamedTuple):
 
     @property
     def lines(self) -> int:
-        """The number of lines along the axis that the outer axes have."""
+        """The number of lines along the axis: the product of the sizes of the outer axes."""
         amount = 1
         for size, _ in self.outer:
             amount *= size
