@@ -71,7 +71,7 @@ def checkWithTorch(name, x, options, theirs):
 
 @pytest.mark.peers
 @pytest.mark.parametrize("name", ONE)
-@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("norm", [NORMS[0], *(pytest.param(norm, marks=pytest.mark.slow) for norm in NORMS[1:])])
 def test_transforms_along_one_axis_equal_those_of_torch(name, norm):
     for length in LENGTHS:
         for n in (None, length, length + 3, max(1, length - 2)):
