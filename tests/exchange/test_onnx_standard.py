@@ -44,12 +44,15 @@ def ofNumbers(model):
     return all(e.type.WhichOneof("value") == "tensor_type" and e.type.tensor_type.elem_type in NUMERIC for e in ends)
 
 
+ROUNDED = {"test_dft_inverse_opset19": {"atol": 1e-6}}  # zeros are expected as errors of 2e-7 of values up to 50
+
+
 @functools.cache
 def outcomes():
     """What became of every case: "passed", "refused", or what was wrong."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        made = BackendTest(onnxBackend(), __name__).test_cases["OnnxBackendNodeModelTest"]
+        made = BackendTest(onnxBackend(), __name__, test_kwargs=ROUNDED).test_cases["OnnxBackendNodeModelTest"]
         return {name: outcome(made, f"test_{name}_cpu") for name, *_ in cases()}
 
 
