@@ -147,3 +147,9 @@ def test_what_reads_a_node_without_words_is_not_named_beside_it():
     with pytest.raises(GraphError) as error:
         toOnnx(net, None, [(2, 2)])
     assert "'parts'" in str(error.value) and "'after'" not in str(error.value)
+
+
+def test_a_batch_norm_without_a_bias_comes_back_without_one():
+    again = fromOnnx(toOnnx(Sequential(BatchNorm(3, useBias=False), Linear(3, 2)), None, (4, 3)))
+    (norm,) = [module for module in again.modules().values() if isinstance(module, BatchNorm)]
+    assert list(norm.params) == ["scale"]

@@ -52,9 +52,11 @@ def batchNorm(
     if rank < 2 or any(v.array is None for v in (scale, bias, mean, var)):
         return op(ScaleMaps(epsilon), x, scale, bias, mean, var)
     momentum, isAffine = max(0.0, min(1.0, 1 - momentum)), not isNeutral(scale, bias)
-    module = modules.BatchNorm(scale.shape[0], epsilon=epsilon, momentum=momentum, affine=isAffine)
+    hasBias = isAffine and (bias.isWeight or np.any(bias.array))
+    settings = {"epsilon": epsilon, "momentum": momentum, "affine": isAffine, "useBias": hasBias or not isAffine}
+    module = modules.BatchNorm(scale.shape[0], **settings)
     module.isTraining = False
-    arrays = {"mean": mean, "var": var} | ({"scale": scale, "bias": bias} if isAffine else {})
+    arrays = {"mean": mean, "var": var} | ({"scale": scale} if isAffine else {}) | ({"bias": bias} if hasBias else {})
     return op(op.builder.fill(module, **arrays), x)
 
 
