@@ -185,13 +185,13 @@ class Tracer:
     argmin = method(np.argmin)
 
 
-def tracerOf(arguments: Iterable[Any]) -> Tracer | None:
-    """The first Tracer among arguments, or inside a list or tuple of them."""
+def tracerOf(arguments: Iterable[Any], without: type | tuple[()] = ()) -> Tracer | None:
+    """The first Tracer among arguments, or inside a list or tuple of them, that is not an instance of `without`."""
     for a in arguments:
-        if isinstance(a, Tracer):
+        if isinstance(a, Tracer) and not isinstance(a, without):
             return a
         if type(a) in (list, tuple):
-            inner = tracerOf(a)
+            inner = tracerOf(a, without)
             if inner is not None:
                 return inner
     return None

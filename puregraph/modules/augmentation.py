@@ -33,11 +33,6 @@ class _Augmentation(_Noise):
         """The images that numbers from 0 to 1 give."""
         raise NotImplementedError
 
-    def chosen(self, which, changed, x):
-        """The samples of `changed` where `which` (n, 1, 1, 1) is True, else those of x."""
-        share = which.astype(x.dtype)  # 0 or 1: exact for finite values, and compiled as one product and sum
-        return changed * share + x * (1 - share)
-
 
 class _OfRange(_Augmentation):
     """Base class of those that need to know the values of black and white, `range`."""
@@ -78,8 +73,8 @@ class RandomFlip(_Augmentation):
     def changed(self, x, u):
         """The images that u mirrors."""
         if self.mode != "vertical":
-            x = self.chosen(u[:, :1] < 0.5, x[:, :, :, ::-1], x)
-        return x if self.mode == "horizontal" else self.chosen(u[:, 1:] < 0.5, x[:, :, ::-1], x)
+            x = np.where(u[:, :1] < 0.5, x[:, :, :, ::-1], x)
+        return x if self.mode == "horizontal" else np.where(u[:, 1:] < 0.5, x[:, :, ::-1], x)
 
     @classmethod
     def examples(cls):
@@ -145,7 +140,7 @@ class RandomInvert(_OfRange):
 
     def changed(self, x, u):
         """The images, of which u inverts some."""
-        return self.chosen(u < self.factor, sum(self.range) - x, x)
+        return np.where(u < self.factor, sum(self.range) - x, x)
 
 
 class Solarization(_OfRange):
@@ -205,7 +200,7 @@ class RandomGrayscale(_Colored):
 
     def changed(self, x, u):
         """The images, of which u makes some gray."""
-        return self.chosen(u < self.factor, self.gray(x), x)
+        return np.where(u < self.factor, self.gray(x), x)
 
 
 class RandomColorDegeneration(_Colored):

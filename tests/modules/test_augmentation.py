@@ -5,6 +5,7 @@ import pytest
 from peers import ours
 
 from puregraph import MSE, SGD, Sequential, Trainer
+from puregraph.compile import Program
 from puregraph.core.errors import ArgumentError, ShapeError
 from puregraph.modules import (
     Flatten,
@@ -76,6 +77,24 @@ def test_the_gradient_of_a_mirrored_image_is_mirrored():
     y, gx = ours(module, [X], grad)
     for x, one, g, back in zip(X, y, grad, gx):
         assert np.array_equal(back, g if np.array_equal(x, one) else g[..., ::-1])
+
+
+@pytest.mark.parametrize("module", [RandomFlip(), RandomInvert(0.5), RandomGrayscale(0.5)], ids=str)
+@pytest.mark.parametrize("compiled", [False, True])
+def test_an_infinite_pixel_stays_infinite_and_leaves_the_others_as_they_are(module, compiled):
+    x, grad = X.astype("f"), np.ones(X.shape, "f")
+    x[:, :, 1, 2] = np.inf
+    net = Sequential(module).trainMode()
+    if compiled:
+        program = Program(net, [x.shape], grads=[True])
+        y = program.run(x, grad)
+        gx = program.grad
+    else:
+        y = net(x)
+        net.backward(grad)
+        gx = net.grad
+    assert not np.isnan(y).any() and not np.isnan(gx).any()
+    assert np.isinf(y).sum() == np.isinf(x).sum()
 
 
 def test_no_gradient_passes_where_values_are_clipped():

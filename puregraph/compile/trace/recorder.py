@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from puregraph.core.base.align import readOnly
-from puregraph.core.tracer import Tracer, method
+from puregraph.core.tracer import Tracer, method, tracerOf
 from puregraph.ops.ir.strides import contiguous, isDense
 from puregraph.ops.ir.strides import like as likeStrides
 from puregraph.ops.ir.value import Call, CallOrigin, Kind, Value, copy, put
@@ -159,6 +159,9 @@ class Recorder:
         self, function: ArrayFunction, arguments: tuple, options: dict[str, Any]
     ) -> RecordedArray | tuple[RecordedArray, ...]:
         """Record a call on tracers; its results are tracers."""
+        outer = tracerOf((*arguments, *options.values()) if options else arguments, RecordedArray)
+        if outer is not None:  # its values are recorded, but it has more to do, such as noting a call for a gradient
+            return outer.handle(function, arguments, options)
         out = options.pop("out", None) if options else None
         rule = self.decompositionOf(function) if out is None and self.decompositionOf is not None else None
         result = NotImplemented if rule is None else rule(*arguments, **options)
