@@ -5,6 +5,8 @@ net.dataShapeFrom(("N", 784))               # ('N', 10), before any data
 print(summary(net, ("N", 784)))             # every node's shapes, parameters, bytes, operations
 """
 
+from typing import TYPE_CHECKING
+
 from puregraph import autodiff, modules, optimizers
 from puregraph.core import device
 from puregraph.core.base.environment import checkNames
@@ -25,12 +27,11 @@ from puregraph.core.errors import (
     SizeError,
 )
 from puregraph.core.initial import seed
-from puregraph.core.moved import attribute as __getattr__  # noqa: F401 - old names, as attributes
-from puregraph.core.moved import install
+from puregraph.core.late import Late, lateNames
+from puregraph.core.moved import TARGETS, install
 from puregraph.core.param import Param, State
 from puregraph.core.rules import registerRule
 from puregraph.core.version import __version__ as __version__
-from puregraph.draw.charts.plots import plotImages, plotParams
 from puregraph.graph import Graph
 from puregraph.graph.analysis.footprint import Footprint
 from puregraph.graph.analysis.stages import stages
@@ -49,60 +50,60 @@ from puregraph.modules import costs
 from puregraph.modules.costs import *
 from puregraph.ops.formula import Formula
 from puregraph.optimizers import *
-from puregraph.serialize.checkpoint import loadGraph as load
 from puregraph.serialize.classnames import registerModule
-from puregraph.testing.check import CheckError, checkGraph, checkModule
-from puregraph.train import (
-    BLEU,
-    CER,
-    F1,
-    MAE,
-    MAPE,
-    R2,
-    RMSE,
-    WER,
-    Accuracy,
-    AveragePrecision,
-    Calculator,
-    CalibrationError,
-    Callback,
-    Checkpoint,
-    Confusion,
-    CostSum,
-    CsvLog,
-    DiceScore,
-    EarlyStop,
-    ExplainedVariance,
-    Generator,
-    History,
-    Kappa,
-    LogLoss,
-    Matthews,
-    MeanAveragePrecision,
-    MeanIoU,
-    Metric,
-    Pearson,
-    Perplexity,
-    Precision,
-    Recall,
-    ReduceOnPlateau,
-    RocAuc,
-    Spearman,
-    SquaredError,
-    TensorBoard,
-    TopK,
-    Trainer,
-    Validator,
-    WeightAverage,
-    findRate,
-    generate,
-)
-from puregraph.train.quantising import Quantiser, quantise
 
-checkNames()
-install()
-del checkNames, install
+if TYPE_CHECKING:
+    from puregraph.draw.charts.plots import plotImages, plotParams
+    from puregraph.serialize.checkpoint import loadGraph as load
+    from puregraph.testing.check import CheckError, checkGraph, checkModule
+    from puregraph.train import (
+        BLEU,
+        CER,
+        F1,
+        MAE,
+        MAPE,
+        R2,
+        RMSE,
+        WER,
+        Accuracy,
+        AveragePrecision,
+        Calculator,
+        CalibrationError,
+        Callback,
+        Checkpoint,
+        Confusion,
+        CostSum,
+        CsvLog,
+        DiceScore,
+        EarlyStop,
+        ExplainedVariance,
+        Generator,
+        History,
+        Kappa,
+        LogLoss,
+        Matthews,
+        MeanAveragePrecision,
+        MeanIoU,
+        Metric,
+        Pearson,
+        Perplexity,
+        Precision,
+        Recall,
+        ReduceOnPlateau,
+        RocAuc,
+        Spearman,
+        SquaredError,
+        TensorBoard,
+        TopK,
+        Trainer,
+        Validator,
+        WeightAverage,
+        findRate,
+        generate,
+    )
+    from puregraph.train.quantising import Quantiser, quantise
 
+PACKAGES = ("compat", "compile", "data", "distributed", "draw", "models", "onnx", "serialize", "testing", "train")
 __all__ = [
     "BLEU",
     "CER",
@@ -191,7 +192,20 @@ __all__ = [
     "summary",
     "useDevice",
 ]
+LATE = {
+    **{name: Late("puregraph.train", name) for name in __all__},  # those that are not imported above
+    **{name: Late("puregraph.train.quantising", name) for name in ("Quantiser", "quantise")},
+    **{name: Late("puregraph.testing.check", name) for name in ("CheckError", "checkGraph", "checkModule")},
+    **{name: Late("puregraph.draw.charts.plots", name) for name in ("plotImages", "plotParams")},
+    "load": Late("puregraph.serialize.checkpoint", "loadGraph"),
+    **{name: Late(f"puregraph.{name}") for name in PACKAGES},
+}
 __all__ += modules.__all__
 __all__ += costs.__all__
 __all__ += optimizers.__all__
 __all__.sort()
+
+__getattr__, __dir__ = lateNames(__name__, LATE, former=TARGETS)
+checkNames()
+install()
+del LATE, PACKAGES, TARGETS, TYPE_CHECKING, Late, checkNames, install, lateNames

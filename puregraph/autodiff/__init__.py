@@ -3,8 +3,7 @@
 A tape of Variables (torch, afnio), backward graphs ahead of time (DaceML), and rules registered for them.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from puregraph.autodiff.checks.anomaly import AnomalyError, detect_anomaly, is_anomaly_enabled, set_detect_anomaly
 from puregraph.autodiff.checks.gradcheck import GradcheckError, gradcheck
@@ -27,6 +26,7 @@ from puregraph.autodiff.tape.tapenode import TapeNode as Node
 from puregraph.autodiff.tape.variable import Variable
 from puregraph.core.accumulate import accumulate, seedLike, zeroLike
 from puregraph.core.errors import AutoDiffException
+from puregraph.core.late import Late, lateNames
 from puregraph.graph.function import Function
 from puregraph.ops.fourier.complexpair import ComplexPair
 
@@ -116,15 +116,7 @@ __all__ = [
     "zero_like",
 ]
 
-ANALOG = "puregraph.compat.analog"
-PATHS = ("function", "graph")  # module paths of afnio
+LATE = {name: Late("puregraph.compat.analog", name) for name in __all__}  # AnalogVNN's graphs build on this package
+LATE |= {name: Late(f"{__name__}.{name}") for name in ("function", "graph")}  # module paths of afnio
 
-
-def __getattr__(name: str) -> Any:
-    """Import a class of AnalogVNN's graphs, which build on this package, or a module path of afnio, on first use."""
-    if name in PATHS:
-        return import_module(f"{__name__}.{name}")
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(ANALOG), name)
-    return value
+__getattr__, __dir__ = lateNames(__name__, LATE)

@@ -11,7 +11,7 @@ from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from types import ModuleType
 
-from puregraph.core.foreign import ForeignFinder, hintFor
+from puregraph.core.foreign import ForeignFinder
 
 KEPT = {  # short names of public modules
     "block": "modules.block",
@@ -73,7 +73,6 @@ NEW = {
 }
 
 TARGETS = {**NEW, **KEPT}
-LATE = ("models", "onnx")  # public packages that importing puregraph does not need
 
 
 class MovedFinder(MetaPathFinder, Loader):
@@ -107,17 +106,6 @@ def newName(name: str) -> str:
         if target is not None:
             return ".".join([package, target, *parts[count:]])
     return name
-
-
-def attribute(name: str) -> ModuleType:
-    """Import a public package on first use, or the module of an old name, as an attribute of puregraph.
-
-    Raises    AttributeError for any other name
-    """
-    if name not in TARGETS and name not in LATE:
-        hint = hintFor(name)
-        raise AttributeError(f"module 'puregraph' has no attribute {name!r}{hint and '; '}{hint}")
-    return import_module(f"puregraph.{name}")
 
 
 def install() -> None:

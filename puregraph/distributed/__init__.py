@@ -1,8 +1,8 @@
 """Distributed training: ranks, their launcher, and data, tensor and pipeline parallelism with equal bits."""
 
-from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING
 
+from puregraph.core.late import Late, lateNames
 from puregraph.distributed.collectives.bucketedsum import BucketedSum
 from puregraph.distributed.collectives.grains import Grains
 from puregraph.distributed.collectives.treesum import TreeSum
@@ -12,6 +12,13 @@ from puregraph.distributed.worlds.countingworld import Collective, CountingWorld
 from puregraph.distributed.worlds.current import world
 from puregraph.distributed.worlds.mesh import Axis, Mesh
 from puregraph.distributed.worlds.world import Pending, World
+
+if TYPE_CHECKING:
+    from puregraph.distributed.launch.watch import Report, Watch
+    from puregraph.distributed.nccl.ncclworld import NcclPending, NcclWorld
+    from puregraph.distributed.sharding.sharding import Sharding
+    from puregraph.distributed.worlds.mpigroup import MpiGroup
+    from puregraph.distributed.worlds.mpiworld import MpiPending, MpiWorld, Several
 
 __all__ = [
     "Axis",
@@ -38,7 +45,7 @@ __all__ = [
     "world",
 ]
 
-LATER = {
+LATE = {
     "MpiGroup": "worlds.mpigroup",
     **dict.fromkeys(("MpiPending", "MpiWorld", "Several"), "worlds.mpiworld"),
     **dict.fromkeys(("Report", "Watch"), "launch.watch"),
@@ -46,9 +53,4 @@ LATER = {
     **dict.fromkeys(("NcclPending", "NcclWorld"), "nccl.ncclworld"),
 }  # a single process needs none of these
 
-
-def __getattr__(name: str) -> Any:
-    """Import a class that only multi-process runs need."""
-    if name not in LATER:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"puregraph.distributed.{LATER[name]}"), name)
+__getattr__, __dir__ = lateNames(__name__, {name: Late(f"{__name__}.{file}", name) for name, file in LATE.items()})

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 
+import pytest
 from source import library
 
 OPTIONAL = [
@@ -22,7 +23,9 @@ OPTIONAL = [
     "tensorboardX",
     "torch",
 ]
-HEAVY = [*OPTIONAL, "rich.progress", "unittest", "multiprocessing", "asyncio"]
+HEAVY = [*OPTIONAL, "argparse", "asyncio", "h5py", "multiprocessing", "rich", "unittest"]
+LATE = ["cli", "compat", "compile", "data", "distributed", "draw", "models", "onnx", "testing", "train"]
+MAX_FILES = 355  # of the package, that importing it may read
 BLOCKER = """
 import importlib.abc, sys
 class Blocker(importlib.abc.MetaPathFinder):
@@ -52,6 +55,40 @@ def explosive(folder):
 
 def test_importing_brings_nothing_heavy():
     assert run(f"import sys, puregraph; print([name for name in {HEAVY} if name in sys.modules])") == "[]"
+
+
+def test_importing_reads_only_what_graphs_are_built_of():
+    names = run(
+        "import sys, puregraph; print(*[name for name in sys.modules if name.startswith('puregraph.')])"
+    ).split()
+    assert not [name for name in names if name.split(".")[1] in LATE]
+    assert not [name for name in names if name.endswith((".lowering", ".onnx")) or ".native.math" in name]
+    assert len(names) <= MAX_FILES
+
+
+@pytest.mark.parametrize("name", LATE[1:])
+def test_a_package_that_is_not_imported_at_the_start_is_an_attribute_all_the_same(name):
+    assert run(f"import puregraph; print(puregraph.{name}.__name__)") == f"puregraph.{name}"
+
+
+@pytest.mark.parametrize("package", ["puregraph", "puregraph.autodiff", "puregraph.distributed"])
+def test_names_that_are_imported_late_are_listed_and_there(package):
+    code = f"import {package} as package; late = set(dir(package)) - set(vars(package)); print(len(late) > 5)\n"
+    code += "assert set(package.__all__) <= set(dir(package)), 'listed'\n"
+    code += "for name in late: assert getattr(package, name) is vars(package)[name], name"
+    assert run(code) == "True"
+
+
+def test_a_late_class_is_pickled_and_star_imported_as_any_other():
+    code = (
+        "import pickle, puregraph; Trainer = pickle.loads(pickle.dumps(puregraph.Trainer))\nfrom puregraph import *\n"
+    )
+    assert run(code + "print(Trainer is puregraph.Trainer, load.__name__)") == "True loadGraph"
+
+
+def test_a_misspelt_name_is_refused_by_late_packages():
+    code = "import puregraph.distributed as d\ntry: d.Mpiworld\nexcept AttributeError as error: print(error)"
+    assert run(code) == "module 'puregraph.distributed' has no attribute 'Mpiworld'"
 
 
 def test_importing_leaves_an_installed_cupy_alone(tmp_path):

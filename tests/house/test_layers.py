@@ -48,8 +48,14 @@ def test_imports_only_point_down():
     assert not found, "\n".join(found)
 
 
+def withPackages(importer, name):
+    """A file that another imports, with the packages whose own files this runs first."""
+    packages = [name[:end] for end, letter in enumerate(name) if letter == "."][1:]
+    return [*(package for package in packages if not importer.startswith(f"{package}.") and package != importer), name]
+
+
 def test_no_file_imports_itself_through_others():
-    links = {source.name: [name for _, name in imports(source, NAMES)] for source in SOURCES}
+    links = {s.name: [one for _, name in imports(s, NAMES) for one in withPackages(s.name, name)] for s in SOURCES}
     finished = set()
     for start in links:
         path, walk = [], [(start, iter(links[start]))]

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 import puregraph
-from puregraph.core.moved import KEPT, LATE, NEW
+from puregraph.core.moved import KEPT, NEW
 
 
 @pytest.mark.parametrize("name", NEW)
@@ -63,10 +63,3 @@ def test_no_old_name_is_that_of_a_file():
         for name in [*NEW, *KEPT]
         if (__import__("pathlib").Path(puregraph.__file__).parent / f"{name}.py").exists()
     ]
-
-
-@pytest.mark.parametrize("name", LATE)
-def test_a_package_that_is_not_imported_at_the_start_is_an_attribute_all_the_same(name):
-    code = f"import sys, puregraph; assert 'puregraph.{name}' not in sys.modules; print(puregraph.{name}.__name__)"
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout == f"puregraph.{name}\n"

@@ -13,7 +13,7 @@ from puregraph import Checkpoint
 from puregraph.distributed import world
 from puregraph.distributed.collectives.bucketedsum import BucketedSum
 from puregraph.train.objective import Objective
-from puregraph.distributed.dataparallel import ShardedUpdate
+from puregraph.distributed.sharding import ShardedUpdate
 import puregraph.serialize.checkpoint as checkpoint
 import puregraph.core.storage.pieces as pieces
 tellPid()
