@@ -29,7 +29,7 @@ def dying(function):
 owner, name = {
     "forward": (Objective, "learner"),
     "reduction": (BucketedSum, "exchange"),
-    "update": (ShardedUpdate, "update") if shard else (Objective, "update"),
+    "update": (ShardedUpdate, "run") if shard else (Objective, "update"),
     "save": (pieces if shard else checkpoint, "write"),
 }[where]
 setattr(owner, name, dying(getattr(owner, name)))
