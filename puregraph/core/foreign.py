@@ -9,7 +9,6 @@ Imported names stand in counterparts.py.
 
 from __future__ import annotations
 
-from importlib.abc import MetaPathFinder
 from inspect import getattr_static
 from typing import Any
 
@@ -271,7 +270,7 @@ class ForeignAttributes:
         return [name for name in super().__dir__() if not isinstance(getattr_static(self, name), ForeignAttribute)]
 
 
-class ForeignFinder(MetaPathFinder):
+class ForeignFinder:
     """Refuses to import another framework's name from the package, and suggests the name here."""
 
     def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> None:

@@ -6,7 +6,6 @@ import sys
 import warnings
 from collections.abc import Sequence
 from importlib import import_module
-from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from types import ModuleType
@@ -75,10 +74,11 @@ NEW = {
 TARGETS = {**NEW, **KEPT}
 
 
-class MovedFinder(MetaPathFinder, Loader):
+class MovedFinder:
     """Imports the module of the new name for an old one, with a DeprecationWarning.
 
-    It precedes all other finders, which would load a module of a renamed package a second time.
+    It precedes all other finders, which would load a module of a renamed package a second time. Its methods are those
+    of importlib.abc, which is not imported, as it brings the readers of resources and archives.
     """
 
     def find_spec(
@@ -89,7 +89,10 @@ class MovedFinder(MetaPathFinder, Loader):
             return None
         spec = find_spec(new)
         isPackage = spec is not None and spec.submodule_search_locations is not None
-        return spec and ModuleSpec(fullname, self, is_package=isPackage)
+        return spec and ModuleSpec(fullname, self, is_package=isPackage)  # type: ignore[arg-type]
+
+    def create_module(self, spec: ModuleSpec) -> None:
+        """Leave it to Python to make a module."""
 
     def exec_module(self, module: ModuleType) -> None:
         old = module.__name__

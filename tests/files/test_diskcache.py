@@ -25,7 +25,7 @@ needsRoot = pytest.mark.skipif(os.geteuid() != 0, reason="only root can make fil
 @pytest.fixture(autouse=True)
 def folder(monkeypatch, tmp_path):
     monkeypatch.setenv("PUREGRAPH_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(diskcache.tempfile, "gettempdir", lambda: str(tmp_path / "nowhere"))
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path / "nowhere"))
     diskcache.refuse.cache_clear()
     diskcache.sweep.cache_clear()
     return tmp_path / "cache"

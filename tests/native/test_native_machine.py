@@ -208,7 +208,7 @@ def test_a_folder_that_takes_no_files_is_replaced(tmp_path):
 
 @pytest.mark.skipif(os.name == "nt", reason="temporary files are the user's own there")
 def test_a_spare_folder_that_others_may_write_to_is_not_used(monkeypatch, tmp_path):
-    monkeypatch.setattr(diskcache.tempfile, "gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
     folder = tmp_path / f"puregraph-{os.getuid()}"
     assert diskcache.spareFolder() == str(folder)
     folder.chmod(0o777)

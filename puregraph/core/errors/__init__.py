@@ -18,7 +18,6 @@ GraphWarning (UserWarning)       something was left out of a graph, or will run 
 
 from __future__ import annotations
 
-from html import escape
 from reprlib import Repr
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -149,6 +148,8 @@ class ShapeError(PuregraphError, ValueError):
         super().__init__(listed(faults))
 
     def _repr_html_(self) -> str:
+        from html import escape  # no run without a notebook reads its table of 2,200 entities
+
         head = ("node", "module", "wanted", "got", "from", "try")
         rows = [(f.path, f.module, f.wanted, f.given, f.source, f.hint) for f in self.faults]
         cells = ["".join(f"<td>{escape(str(text))}</td>" for text in row) for row in rows]

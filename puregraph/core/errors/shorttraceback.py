@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import sys
-import sysconfig
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import TracebackType
@@ -16,8 +15,6 @@ from typing import Any
 
 PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep  # the folder puregraph/
 BETWEEN = ("<frozen ", os.path.dirname(contextmanager.__code__.co_filename) + os.sep + "contextlib.py")
-FOLDERS = map(sysconfig.get_path, ("stdlib", "platstdlib", "purelib", "platlib"))
-INSTALLED = (PACKAGE, "<frozen ", *(folder + os.sep for folder in FOLDERS))  # paths of code that is not the user's
 MARK = "hasShortTraceback"  # attribute of an exception class
 INSTEAD = "shownInstead"  # attribute of an exception: a text to show in place of its traceback
 
@@ -96,10 +93,18 @@ def framesOf(trace: TracebackType | None) -> list[TracebackType]:
     return frames
 
 
+def installed() -> tuple[str, ...]:
+    """The beginnings of paths of code that is not the user's."""
+    import sysconfig  # reads Python's Makefile, and only an error needs it
+
+    folders = map(sysconfig.get_path, ("stdlib", "platstdlib", "purelib", "platlib"))
+    return (PACKAGE, "<frozen ", *(folder + os.sep for folder in folders))
+
+
 def isInner(trace: TracebackType | None) -> bool:
     """True if an exception was raised and caught inside puregraph, with no user code between."""
     files = [frame.tb_frame.f_code.co_filename for frame in framesOf(trace)]
-    return bool(files) and files[0].startswith(PACKAGE) and all(file.startswith(INSTALLED) for file in files)
+    return bool(files) and files[0].startswith(PACKAGE) and all(file.startswith(installed()) for file in files)
 
 
 def withoutOwn(trace: TracebackType | None) -> tuple[TracebackType | None, int]:

@@ -12,7 +12,6 @@ import json
 import os
 import re
 import stat
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -238,6 +237,8 @@ def usual() -> str | None:
 
 def spareFolder() -> str | None:
     """Return a folder for temporary files; None if it cannot be created, or if other users may write to it."""
+    import tempfile  # brings the compressors of five archive formats, and the usual cache needs none of them
+
     with suppress(OSError):  # there may be no temporary folder
         if os.name == "nt":
             return os.path.join(tempfile.gettempdir(), "puregraph")  # on Windows it is the user's own

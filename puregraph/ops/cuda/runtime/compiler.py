@@ -7,7 +7,6 @@ import os
 import re
 import threading
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -101,6 +100,8 @@ def cubin(source: str, arch: str) -> Cubin:
 
 def compileAll(sources: Iterable[str], arch: str) -> list[Cubin]:
     """The Cubin of each text; several are compiled at a time."""
+    from concurrent.futures import ThreadPoolExecutor  # brings logging, and only compiling needs it
+
     sources = list(dict.fromkeys(sources))
     with ThreadPoolExecutor(max(1, min(len(sources), os.cpu_count() or 1))) as executor:
         return list(executor.map(lambda source: cubin(source, arch), sources))

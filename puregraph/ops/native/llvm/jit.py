@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import ctypes
-import ctypes.util
 import hashlib
 import os
 import platform
 import threading
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -147,6 +145,8 @@ def version() -> tuple[int, int]:
 
 def provide(L: Any) -> None:
     """Register with LLVM the library functions that kernels may call, where it finds no symbol of the process."""
+    import ctypes.util  # brings subprocess, and only compiling needs it
+
     names = [name for name in CALLED.split() if not L.address_of_symbol(name)]
     if os.name == "nt":
         libraries = [ctypes.CDLL("ucrtbase"), ctypes.CDLL("ntdll")]
@@ -299,6 +299,8 @@ def load(key: str, make: Make, digest: str = "") -> LoadedKernel:
 
 def compileAll(wants: Iterable[tuple[str, Make]], digest: str = "") -> list[LoadedKernel]:
     """Load each kernel; compile missing ones in parallel."""
+    from concurrent.futures import ThreadPoolExecutor  # brings logging, and only compiling needs it
+
     wants = list(wants)
     missing = [want for want in wants if slotOf(want[0], digest) not in LOADED]
     count = min(threads(), len(missing))
