@@ -12,6 +12,7 @@ FOREIGN = {  # names of PyTorch, autograd and AnalogVNN, hooks of ast.NodeVisito
     "_repr_html_",
     "_render_traceback_",
     "_repr_svg_",
+    "create_module",
     "data_layout",
     "exec_module",
     "find_spec",
