@@ -234,7 +234,7 @@ margin_ranking_loss = MarginRanking
 cosine_embedding_loss = CosineEmbedding
 triplet_margin_loss triplet_margin_with_distance_loss = Triplet
 ctc_loss = CTC
-grouped_mm = GroupLinear; groups of one size, as an axis
+grouped_mm = GroupedMatMul; rows in blocks, each group a number of blocks
 scaled_mm scaled_grouped_mm ScalingType SwizzleType: products of 8-bit floats are not calculated; QuantizedMatMul
   multiplies bytes
 Tensor: data are arrays of numpy, or cupy on a GPU: there is no class of tensors

@@ -123,7 +123,7 @@ from puregraph.modules.pooling import (
     MaxPoolNd,
     MaxUnpool,
 )
-from puregraph.modules.product import Determinant, Einsum, MatMul, PairDot
+from puregraph.modules.product import Determinant, Einsum, GroupedMatMul, MatMul, PairDot
 from puregraph.modules.quantization import Dequantize, Quantize
 from puregraph.modules.quantizedlayers import QuantizedConvolve, QuantizedMatMul
 from puregraph.modules.randomlike import RandomLike
@@ -237,6 +237,7 @@ __all__ = [
     "Greater",
     "GreaterEqual",
     "GridSample",
+    "GroupedMatMul",
     "GroupLinear",
     "GroupNorm",
     "GumbelSoftMax",

@@ -11,7 +11,9 @@ from puregraph.core.hostrule import onHost
 from puregraph.core.shape import broadcast, product
 from puregraph.graph.module import Module
 from puregraph.ops.product.einsum import contract, spread
+from puregraph.ops.product.groupedproduct import groupedProduct, groupedProductGrad
 from puregraph.ops.product.pairwisedot import pairDots, pairDotsGrad
+from puregraph.ops.reduction.cumulate import cumulate
 from puregraph.ops.reduction.reference import unbroadcast
 
 
@@ -80,6 +82,55 @@ class MatMul(Module):
         yield cls(transpA=True), [(2, 5, 3, 2), (5, 3, 4)]
         yield cls(transpB=True), [(2, 1, 3, 2), (4, 5, 2)]
         yield cls(transpA=True, transpB=True), [(3, 2), (2, 4, 3)]
+
+
+class GroupedMatMul(Module):
+    """y[b] = x[b] W[g], g being the group of block b: `counts` has the number of blocks of each group, in order
+
+    Blocks beyond all groups belong to the last one. Experts of a mixture are such groups.
+
+    Shapes    x (blocks, m, k), W (groups, k, n), counts (groups,) of integers -> y (blocks, m, n)
+    Source    Gale et al. 2022, arXiv:2211.15841, section 5
+    Raises    ShapeError if x or W is no stack of matrices, their k differ, or there is no count for each group
+
+    >>> GroupedMatMul().dataShapeFrom((5, 2, 3), (4, 3, 6), (4,))        # five blocks of two rows, four groups
+    (5, 2, 6)
+    """
+
+    reads = ("x", "W", "counts")
+    indices = ("counts",)
+    needsOneFloat = True
+
+    def dataShapeFrom(self, x, W, counts):
+        need(len(x) == len(W) == 3 and x[2] == W[1], "x (blocks, m, k), W (groups, k, n)", [x, W])
+        need(W[0] and counts == W[:1], f"counts of shape {W[:1]}, for at least one group", counts)
+        return (*x[:2], W[2])
+
+    def sample(self, rng, x, W, counts):
+        """Return floats, and counts of up to all blocks together."""
+        most = x[0] // counts[0]
+        return [*(rng.standard_normal(shape) for shape in (x, W)), rng.integers(0, most + 1, counts)]
+
+    def updateData(self, x, W, counts):
+        return groupedProduct(x, W, firstOf(counts))
+
+    def updateGrad(self, grad, x, W, counts, y, needs):
+        first = firstOf(counts)
+        dx = groupedProduct(grad, W.swapaxes(-1, -2), first) if needs[0] else None
+        return dx, groupedProductGrad(grad, x, first) if needs[1] else None, None
+
+    def flopsFrom(self, x, W, counts):
+        return 2 * product(x) * W[2]
+
+    @classmethod
+    def examples(cls):
+        yield cls(), [(7, 2, 3), (3, 3, 4), (3,)]
+        yield cls(), [(2, 3, 5), (1, 5, 2), (1,)]
+
+
+def firstOf(counts):
+    """The number of the first block of each group."""
+    return cumulate(counts.astype(np.int64), 0, "sum", True)
 
 
 def asRow(a):

@@ -36,6 +36,11 @@ LACKS = {
     **{(n, c): OWN for n in ("pairDots", "pairDotsGrad", "norm") for c in ("gradient", "tangent")},
     **dict.fromkeys([("symmetricProduct", "gradient"), ("symmetricProduct", "tangent")], "read by updates alone"),
     ("symmetricProduct", "CUDA"): "a product of the library",
+    **{
+        (n, c): "composed of gather and products"
+        for n in ("groupedProduct", "groupedProductGrad")
+        for c in ("gradient", "tangent", "CUDA")
+    },
     **dict.fromkeys(
         [("fractions", "shape, dtype"), ("fractions", "native"), ("fractions", "CUDA")], "checks, on the host"
     ),

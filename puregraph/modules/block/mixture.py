@@ -1,5 +1,7 @@
 """MoE: experts, of which a router chooses some for each row."""
 
+from typing import Any
+
 from puregraph.core import initial
 from puregraph.core.arguments import Count, NotNegative, choice, takes
 from puregraph.graph import Graph
@@ -10,13 +12,13 @@ from puregraph.modules.block.encoding import ACTIVATIONS
 from puregraph.modules.comparison import Where
 from puregraph.modules.constant import Constant, Weight
 from puregraph.modules.cumulative import CumSum
-from puregraph.modules.gathering import Gather
+from puregraph.modules.gathering import Gather, GatherElements
 from puregraph.modules.identity import Cast
 from puregraph.modules.joining import Concat, Split
 from puregraph.modules.linear import Linear
 from puregraph.modules.normreduction import LogSumExp
 from puregraph.modules.penalty import Penalty
-from puregraph.modules.product import MatMul
+from puregraph.modules.product import GroupedMatMul, MatMul
 from puregraph.modules.reduction import Sum
 from puregraph.modules.reshaping import Reshape, Transpose
 from puregraph.modules.scattering import ScatterElements
@@ -35,7 +37,7 @@ from puregraph.modules.slice import Slice
     zCost=NotNegative,
     block=Count,
 )
-def MoE(size, experts, k, inner, capacity=None, activation="relu", balance=0.01, zCost=0.0, block=128, name=None):
+def MoE(size, experts, k, inner, capacity=None, activation="relu", balance=0.01, zCost=0.0, block=64, name=None):
     """y = sum over the k most probable experts e of p_e / (sum of the k p) (W2_e activation(W1_e x + b1_e) + b2_e)
 
     p = softmax(router(x)). With a `capacity` an expert takes at most that number of rows: first choices before
@@ -43,9 +45,9 @@ def MoE(size, experts, k, inner, capacity=None, activation="relu", balance=0.01,
     those of experts * capacity rows.
 
     Without one, nothing is dropped: choices are sorted by expert, those of one expert padded to a multiple of `block`
-    rows, and each block is multiplied by the weights of its expert. Sizes must not depend on data, so products and
-    memory are those of the largest number of blocks, ceil(n k / block) + experts - 1, and each block copies its
-    weights: a larger `block` copies less and pads more.
+    rows, and each block is multiplied by the weights of its expert (`GroupedMatMul`). Sizes must not depend on data,
+    so products and memory are those of the largest number of blocks, ceil(n k / block) + experts - 1: a larger `block`
+    pads more, a smaller one packs the weights more often.
 
     `balance` is the weight of experts * sum_e f_e mean(p_e), f_e the fraction of choices of e, and `zCost` that of
     mean(logsumexp(router(x))^2). Both are added to the cost of the network as by `Penalty`.
@@ -63,28 +65,33 @@ def MoE(size, experts, k, inner, capacity=None, activation="relu", balance=0.01,
     x = Input(name="x").node()
     gates, chosen = routed(x, size, experts, k, balance, zCost)
     if capacity is None:
-        slots, rows, expertOf = blocksOf(chosen, experts, block)
+        slots, rows, groups = blocksOf(chosen, experts, block)
     else:
         slots, rows = slotsOf(chosen, experts, capacity)
-        expertOf = None
+        groups = None
     h = Gather(name="dispatch").node(x, rows)
-    h = mapped(h, "fc1", (experts, size, inner), expertOf)
-    h = mapped(ACTIVATIONS[activation]()(h), "fc2", (experts, inner, size), expertOf)
+    h = mapped(h, "fc1", (experts, size, inner), groups)
+    h = mapped(ACTIVATIONS[activation]()(h), "fc2", (experts, inner, size), groups)
     h = Gather(name="combine").node(Reshape((-1, size), name="results")(h), slots)
-    gates = Reshape((-1, 1), name="weights")(Transpose((1, 0), name="byChoice")(gates))
-    h = Reshape((k, -1, size), name="choices")(Mul(name="weighted").node(h, gates))
+    gates = Reshape((k, -1, 1), name="weights")(Transpose((1, 0), name="byChoice")(gates))
+    h = Mul(name="weighted").node(Reshape((k, -1, size), name="choices")(h), gates)
     return Graph(x, Sum(axis=0, name="sum")(h), name=name)
 
 
-def mapped(x, name, shape, expertOf):
-    """Return x[g] W[e] + b[e], e = expertOf[g], or g without it; `shape` is that of W."""
+def mapped(x, name, shape, groups):
+    """Return x[g] W[e] + b[e], e = g, or expertOf[g] with `groups` (counts of blocks, expertOf).
+
+    `shape` is that of W.
+    """
     experts, insize, outsize = shape
     weights, biases = Weight(shape, name=name), Weight((experts, 1, outsize), name=f"{name}b")
     weights.W.initial = initial.weights(None, insize, outsize, 1.0)
     W, b = weights.node(), biases.node()
-    if expertOf is not None:
-        W, b = (Gather(name=f"{part.name}Of").node(part, expertOf) for part in (W, b))
-    return Add(name=f"{name}y").node(MatMul(name=f"{name}x").node(x, W), b)
+    if groups is None:
+        return Add(name=f"{name}y").node(b, MatMul(name=f"{name}x").node(x, W))
+    counts, expertOf = groups
+    b = Gather(name=f"{name}bOf").node(b, expertOf)  # before the product, so that it can be added in its epilogue
+    return Add(name=f"{name}y").node(b, GroupedMatMul(name=f"{name}x").node(x, W, counts))
 
 
 def routed(x, size, experts, k, balance, zCost):
@@ -94,20 +101,22 @@ def routed(x, size, experts, k, balance, zCost):
     if zCost:
         peak = Penalty(zCost, "x ** 2", name="zCost")(peak)
     p = Pointwise(formula="exp(x - y)", name="p").node(logits, peak)
-    if balance:
-        p = balanced(p, experts, k, balance)
     top = TopKValues(k, name="top").node(p)
-    total = Sum(axis=1, keepdims=True, name="total")((top, 0))
-    gates = Pointwise(formula="x / y", name="gates").node((top, 0), total)
-    return gates, Transpose((1, 0), name="chosen")((top, 1))
+    values: Any = (top, 0)
+    numbers = (top, 1)
+    if balance:
+        values = GatherElements(axis=1, name="topValues").node(balanced(p, numbers, experts, balance), numbers)
+    total = Sum(axis=1, keepdims=True, name="total")(values)
+    gates = Pointwise(formula="x / y", name="gates").node(values, total)
+    return gates, Transpose((1, 0), name="chosen")(numbers)
 
 
-def balanced(p, experts, k, balance):
-    """Return p, with the balance cost added to the network's.
+def balanced(p, numbers, experts, balance):
+    """Return p, with the balance cost of the chosen experts added to the network's.
 
     The next node must read the penalty's result: it is p next to p (f - 1), whose sum is that of p f.
     """
-    chosen = OneHot(experts, name="isChosen")((TopKValues(k, name="choice").node(p), 1))
+    chosen = OneHot(experts, name="isChosen")(numbers)
     counts = Sum(axis=(0, 1), name="counts")(chosen)
     total = Sum(axis=0, keepdims=True, name="allChoices")(counts)
     rest = Pointwise(formula="x * (y / maximum(z, 1) - 1)", name="rest").node(p, counts, total)  # a batch may be empty
@@ -142,13 +151,15 @@ def slotsOf(chosen, experts, capacity):
 
 
 def blocksOf(chosen, experts, block):
-    """Return for each choice (k n) its slot, the rows of x in the slots of each block, -1 if none, and its expert.
+    """Return for each choice (k n) its slot, the rows of x in the slots of each block, -1 if none, and the groups: the
+    number of blocks of each expert, and the expert of each block.
 
     Blocks of an expert follow each other; the last of them has free slots, and so have blocks after all experts.
     """
     chosen, isChosen, position, numbers = ordered(chosen, experts)
     counts = Sum(axis=0, name="countOf")(isChosen)
-    first = CumSum(0, exclusive=True, name="first")((counts + (block - 1)) // block)
+    blockCounts = (counts + (block - 1)) // block
+    first = CumSum(0, exclusive=True, name="first")(blockCounts)
     slots = Add(name="slot").node(Gather(name="firstOf").node(first, chosen) * block, position)
     ones = Sum(axis=1, name="one")(isChosen)
     spare = Constant([1] * (experts - 1), dtype="int64", name="spare").node()
@@ -160,4 +171,4 @@ def blocksOf(chosen, experts, block):
     empty = Constant([-1] * block, dtype="int64", name="empty").node()
     empty = Reshape((-1,), name="free")(Mul(name="rows").node(blocks, empty))
     rows = ScatterElements(name="rowOf").node(empty, slots, numbers)
-    return slots, Reshape((-1, block), name="slots")(rows), expertOf
+    return slots, Reshape((-1, block), name="slots")(rows), (blockCounts, expertOf)

@@ -89,3 +89,16 @@ def unpool(step: OnnxStep) -> None:
     size = [natural - length + 1 for natural, length in zip(module.natural, lengths)]
     sizes = () if module.lengths == module.natural else (step.whole(n, c, *module.lengths),)
     step.op("MaxUnpool", *step.inputs, *sizes, out=step.y, kernel_shape=size)
+
+
+@writesOnnx(modules.GroupedMatMul)
+def groupedMatMul(step: OnnxStep) -> None:
+    """MatMul with the matrix of each block, gathered: block b is in the last group that begins at b or before."""
+    x, W, counts = step.inputs
+    zero, one = step.constant(0, np.int64), step.constant(1, np.int64)
+    first = step.op("CumSum", step.op("Cast", counts, to=7), zero, exclusive=1)
+    blocks = step.op("Gather", step.op("Shape", x), zero)
+    numbers = step.op("Unsqueeze", step.op("Range", zero, blocks, one), step.whole(1))
+    begins = step.op("Cast", step.op("LessOrEqual", first, numbers), to=7)
+    group = step.op("Sub", step.op("ReduceSum", begins, step.whole(1), keepdims=0), one)
+    step.op("MatMul", x, step.op("Gather", W, group), out=step.y)

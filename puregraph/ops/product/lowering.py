@@ -1,17 +1,28 @@
-"""Product lowerings: symmetric products, pairwise dot products of several vectors, and their gradients."""
+"""Product lowerings: symmetric and grouped products, pairwise dot products of several vectors, and their gradients."""
 
 from __future__ import annotations
 
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from puregraph.ops.ir.elementlayout import elementStrides, isReal, isRowMajor, realOf, toRowMajor
-from puregraph.ops.ir.value import Call
+import numpy as np
+
+from puregraph.ops.ir.elementlayout import (
+    OutputTiling,
+    collapsed,
+    elementStrides,
+    isReal,
+    isRowMajor,
+    realOf,
+    toRowMajor,
+)
+from puregraph.ops.ir.value import Call, Value
 from puregraph.ops.native.llvm import jit
 from puregraph.ops.native.llvm.kernelcall import EpilogueSpec, KernelCall
 from puregraph.ops.operation import op
+from puregraph.ops.product.groupedproduct import groupedProduct, groupedProductGrad
 from puregraph.ops.product.native import pairwisedot
-from puregraph.ops.product.native.gemm import gemm
+from puregraph.ops.product.native.gemm import BatchAxis, Grouping, gemm
 from puregraph.ops.product.pairwisedot import pairDots, pairDotsGrad
 from puregraph.ops.product.symmetric import symmetricProduct
 
@@ -32,6 +43,45 @@ def lowerSymmetricProduct(call: Call, workspace: LoweringWorkspace) -> list[Kern
     (aRow, aColumn), (bRow, bColumn) = elementStrides(a), elementStrides(b)
     strides = (aRow, aColumn), (bRow, bColumn)
     return gemm(a, b, sums, n, n, n, *strides, (), lanes, None, scratch, real, isSymmetric=True)
+
+
+def groupedTiling(call: Call) -> OutputTiling | None:
+    """Matrices as a batch, one for each block, or for each group; None if native code cannot read the operands."""
+    a, b, first = call.arguments
+    isRead = type(first) is Value and first.dtype == np.int64 and isRowMajor(first)
+    return OutputTiling((1,), 2, (0,)) if isRead and isReal(a, b, *call.outs) else None
+
+
+@op(groupedProduct).lower
+def lowerGroupedProduct(call: Call, epilogue: EpilogueSpec, workspace: LoweringWorkspace) -> list[KernelCall] | None:
+    """Products of a batch, which read the matrix of their group where it is."""
+    (y,), (x, W, first) = call.outs, call.arguments
+    (blocks, m, k), n = x.shape, W.shape[2]
+    (block, *xSteps), (matrix, *wSteps) = elementStrides(x), elementStrides(W)
+    batch, grouping = [BatchAxis(blocks, block, matrix)], Grouping("blocks", first, W.shape[0])
+    strides = (xSteps[0], xSteps[1]), (wSteps[0], wSteps[1])
+    lanes, real = jit.lanes(y.dtype.itemsize), realOf(y)
+    return gemm(x, W, epilogue, m, n, k, *strides, batch, lanes, real=real, grouping=grouping)
+
+
+@op(groupedProductGrad).lower
+def lowerGroupedProductGrad(
+    call: Call, epilogue: EpilogueSpec, workspace: LoweringWorkspace
+) -> list[KernelCall] | None:
+    """A product for each group, over all rows of its blocks."""
+    (dW,), (grad, x, first) = call.outs, call.arguments
+    (groups, k, n), (blocks, m, _) = dW.shape, x.shape
+    rows = [collapsed([(blocks, block), (m, row)]) for block, row, _ in (elementStrides(x), elementStrides(grad))]
+    if None in rows:
+        return None
+    strides = (elementStrides(x)[2], rows[0] or 0), (rows[1] or 0, elementStrides(grad)[2])
+    batch, grouping = [BatchAxis(groups, 0, 0)], Grouping("depth", first, groups, m)
+    lanes, real = jit.lanes(dW.dtype.itemsize), realOf(dW)
+    return gemm(x, grad, epilogue, k, n, blocks * m, *strides, batch, lanes, real=real, grouping=grouping)
+
+
+for product in (groupedProduct, groupedProductGrad):
+    op(product).declare(tiling=groupedTiling)
 
 
 @op(pairDots).lower

@@ -45,6 +45,19 @@ class BatchAxis(NamedTuple):
     b: int
 
 
+class Grouping(NamedTuple):
+    """The groups of a product with one batch axis: `first` has the number of the first block of each, int64.
+
+    `how` "blocks": the axis has blocks of a, and b of a block is that of its group. "depth": the axis has the groups,
+    and k of a group has `step` elements for each of its blocks.
+    """
+
+    how: str
+    first: Any
+    groups: int
+    step: int = 0
+
+
 def gemm(
     a: Any,
     b: Any,
@@ -61,6 +74,7 @@ def gemm(
     real: str = "f32",
     isSymmetric: bool = False,
     halves: bool = False,
+    grouping: Grouping | None = None,
 ) -> list[KernelCall]:
     """sums[m, n] = sum_k a[m, k] b[k, n], given to the epilogue row by row; b may be a `PackedMatrix`.
 
@@ -92,7 +106,7 @@ def gemm(
 
     def specOf(tile: Microkernel) -> GemmSpec:
         flags = m <= tile.rows, sizes.blocks > 1, parts > 1, tile.remainderVectors(n)
-        return GemmSpec(tile, aLayout, bLayout, len(batch), *flags, to, isSymmetric)
+        return GemmSpec(tile, aLayout, bLayout, len(batch), *flags, to, isSymmetric, grouping.how if grouping else "")
 
     blocking = blockingFor(sizes, threads, lambda tile: specOf(tile).keyWith(suffix) in COMPILED)
     kernel = specOf(blocking.tile)
@@ -101,6 +115,8 @@ def gemm(
     slots |= {name: getattr(blocking, name) for name in ("strips", "panels", "depth", "down", "across")}
     for i, axis in enumerate(batch):
         slots |= {f"batch{i}": axis.size, f"aBatch{i}": axis.a, f"bBatch{i}": axis.b}
+    if grouping is not None:
+        slots |= {"first": grouping.first, "groups": grouping.groups, "groupStep": grouping.step}
     tasks = blocking.down * blocking.across * count * parts
     name = f"product {m}x{k}x{n}{' in bfloat16' if halves else ''}"
     calls = [KernelCall(name, kernel.key, kernel.write, slots | to.slots, tasks, halves)]
@@ -155,7 +171,8 @@ class GemmSpec(NamedTuple):
     """The parameters of a product's code.
 
     `isSingleStrip`: m has one strip. `isBlocked`: accumulators are kept between blocks of k. `isSplit`: split-k.
-    `remainder`: vectors of the last columns, 0 if they fill a tile. `isSymmetric`: b is the transpose of a.
+    `remainder`: vectors of the last columns, 0 if they fill a tile. `isSymmetric`: b is the transpose of a. `grouping`:
+    that of a `Grouping`.
     """
 
     tile: Microkernel
@@ -168,6 +185,7 @@ class GemmSpec(NamedTuple):
     remainder: int
     epilogue: EpilogueSpec
     isSymmetric: bool = False
+    grouping: str = ""
 
     @property
     def key(self) -> str:
@@ -175,7 +193,8 @@ class GemmSpec(NamedTuple):
 
     def keyWith(self, epilogue: str) -> str:
         """The key, if that of the epilogue is known."""
-        options = f"{self.isSingleStrip:d}{self.isBlocked:d}{self.isSplit:d}{self.isSymmetric:d}{self.remainder}"
+        flags = f"{self.isSingleStrip:d}{self.isBlocked:d}{self.isSplit:d}{self.isSymmetric:d}"
+        options = f"{flags}{self.remainder}{self.grouping}"
         return f"product {self.tile.key} {self.aLayout} {self.bLayout} {self.axes} {options} {epilogue}"
 
     @property
@@ -192,6 +211,7 @@ class GemmSpec(NamedTuple):
         strips, panels, depth, down, across = (
             code.integer(name) for name in ("strips", "panels", "depth", "down", "across")
         )
+        grouping = GroupLookup(code, self.grouping) if self.grouping else None
         axes = [[code.integer(f"{name}{i}") for name in ("batch", "aBatch", "bBatch")] for i in range(self.axes)]
         self.epilogue.open(code)
         block = code.task % (down * across)
@@ -199,13 +219,17 @@ class GemmSpec(NamedTuple):
         remainder = code.task / (down * across)
         for size, aStep, bStep in reversed(axes):
             index, remainder = remainder % size, remainder / size
-            a, b = a.at(index * aStep), b.at(index * bStep)
+            group = grouping.of(index) if grouping and grouping.how == "blocks" else index
+            a, b = a.at(index * aStep), b.at(group * bStep)
             indices.insert(0, index)
         if self.isSplit:
             splitDepth = code.integer("part")
             start = remainder * splitDepth
             a, b, k = a.at(start * aStrides[1]), b.at(start * bStrides[0]), code.min(splitDepth, k - start)
             indices.append(remainder)
+        if grouping and grouping.how == "depth":
+            start, end = grouping.range(indices[0], k)
+            a, b, k = a.at(start * aStrides[1]), b.at(start * bStrides[0]), end - start
         if indices:
             self.epilogue.enter(code, indices)
         rowStart, columnStart = block / across * strips * tile.rows, block % across * panels * tile.width
@@ -391,3 +415,29 @@ class GemmSpec(NamedTuple):
                 with code.loop(row, stop, lanes, unroll=1) as v:
                     vector = mirrored.load(r * length + (v - row), lanes)
                     self.epilogue.put(code, column + r, v, vector, code.mask(stop - v, lanes))
+
+
+class GroupLookup:
+    """The groups of a product in its code: of which group a block is, and the range of a group along k."""
+
+    def __init__(self, code: IRBuilder, how: str):
+        self.code, self.how, self.first = code, how, code.pointer("first", "i64")
+        self.count, self.step = code.integer("groups"), code.integer("groupStep")
+
+    def of(self, block: IRValue) -> IRValue:
+        """The number of the last group that does not begin after a block."""
+        code, number = self.code, self.code.variable(self.code.i64(0))
+        with code.loop(1, self.count, unroll=1) as i:
+            number.value = code.select(self.first.load(i) <= block, i, number.value)
+        return number.value
+
+    def range(self, group: IRValue, k: IRValue) -> tuple[IRValue, IRValue]:
+        """The start and the end of a group, within k; the last one ends at k."""
+        code, isLast = self.code, group + 1 >= self.count
+
+        def within(block: IRValue) -> IRValue:
+            return code.min(code.select(block > 0, block, 0) * self.step, k)
+
+        start = within(self.first.load(group))
+        end = code.select(isLast, k, within(self.first.load(code.select(isLast, group, group + 1))))
+        return start, code.select(end > start, end, start)
