@@ -67,7 +67,8 @@ class Argument:
 
 def isWhole(value: object, least: int) -> bool:
     """True for a whole number of at least `least`."""
-    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least
+    isInteger = type(value) is int or isinstance(value, Integral) and not isinstance(value, bool)  # ABCs are slow
+    return isInteger and int(value) >= least  # type: ignore[call-overload]
 
 
 def areWhole(value: object, least: int = 1 - LARGEST) -> bool:
@@ -77,7 +78,8 @@ def areWhole(value: object, least: int = 1 - LARGEST) -> bool:
 
 def isNumber(value: object) -> bool:
     """True for a single finite number."""
-    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+    isReal = type(value) in (int, float) or isinstance(value, Real) and not isinstance(value, bool)
+    return isReal and math.isfinite(value)  # type: ignore[arg-type]
 
 
 def isType(value: Any) -> bool:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from puregraph.core import device
 from puregraph.core.accumulate import needPlain, operatorsHint
-from puregraph.core.arguments import isNumber, isType
+from puregraph.core.arguments import isNumber, isType, isWhole
 from puregraph.core.base.align import fitting, ownCopy, readOnly
 from puregraph.core.base.attributes import Settable
 from puregraph.core.base.dtype import isFloating, isNumeric, nativeType
@@ -32,12 +31,10 @@ if TYPE_CHECKING:
 
 def wholes(shape: Shape, kind: str) -> tuple[int, ...]:
     """Return a shape as a tuple of ints, after checking that all are at least 0."""
-    good = isinstance(shape, (tuple, list)) and all(
-        (type(n) is int or isinstance(n, Integral) and not isinstance(n, bool)) and int(n) >= 0 for n in shape
-    )
+    good = isinstance(shape, (tuple, list)) and all(type(n) is int and n >= 0 or isWhole(n, 0) for n in shape)
     if not good:
         raise ShapeError(Fault(f"whole numbers for the shape of a {kind}", repr(shape)))
-    return tuple(int(n) for n in shape)
+    return tuple(map(int, shape))
 
 
 def dtypeFrom(dtype: DTypeLike, kind: str) -> np.dtype:
@@ -45,6 +42,8 @@ def dtypeFrom(dtype: DTypeLike, kind: str) -> np.dtype:
 
     Raises    DtypeError for anything else; None is no dtype, though numpy takes it for float64
     """
+    if dtype is np.float32:
+        return FLOAT  # almost all parameters
     if not isType(dtype) or np.dtype(dtype).kind not in "fiubV":
         raise DtypeError(f"wanted the dtype of a {kind}, such as np.float32, got {dtype!r:.60}")
     noteDtype(np.dtype(dtype))
@@ -53,6 +52,7 @@ def dtypeFrom(dtype: DTypeLike, kind: str) -> np.dtype:
 
 # a parameter's array when a pass read it: the array, its version, and its fingerprint if it was lent
 Mark = tuple[Any, int, int | None]
+FLOAT = np.dtype(np.float32)
 KEPT = 4  # versions whose fingerprints are kept after the array was lent
 
 
@@ -191,14 +191,16 @@ class Stored(Settable, Kept):
 
     def check(self, array: Array) -> None:
         """Raise    DtypeError, ShapeError unless these can be the values."""
-        wanted = f"an array of {self.dtype} of shape {show(self.shape)} for the data of a {self.kind}"
+        actual = ""
         if not hasattr(array, "astype") or not hasattr(array, "shape") or isinstance(array, Tracer):
-            raise DtypeError(f"wanted {wanted}, got {type(array).__name__}; np.asarray makes one")
-        hint = operatorsHint(array)
-        if hint:
-            raise DtypeError(f"wanted {wanted}, got {hint}")
-        if array.dtype.kind in "cOSUMm" and array.dtype.kind != self.dtype.kind:
-            raise DtypeError(f"wanted {wanted}, got dtype {array.dtype}; convert it with .astype('{self.dtype}')")
+            actual = f"{type(array).__name__}; np.asarray makes one"
+        elif hint := operatorsHint(array):
+            actual = hint
+        elif array.dtype.kind in "cOSUMm" and array.dtype.kind != self.dtype.kind:
+            actual = f"dtype {array.dtype}; convert it with .astype('{self.dtype}')"
+        if actual:
+            wanted = f"an array of {self.dtype} of shape {show(self.shape)} for the data of a {self.kind}"
+            raise DtypeError(f"wanted {wanted}, got {actual}")
         if tuple(array.shape) != self.shape:
             raise ShapeError(Fault(f"{self.kind} data of shape {show(self.shape)}", show(tuple(array.shape))))
 

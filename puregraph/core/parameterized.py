@@ -11,7 +11,7 @@ import numpy as np
 from puregraph.core.base.dtype import isFloating
 from puregraph.core.errors import PuregraphError
 from puregraph.core.param import DerivedKind, Param, State, Stored
-from puregraph.core.versioning import COUNTER, Versioned
+from puregraph.core.versioning import COUNTER, Kept, Versioned
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
@@ -73,6 +73,8 @@ class Parameterized(Versioned):
     def storedOf(self, kind: type[Stored]) -> Iterator[tuple[str, Any]]:
         """The Params or States by name; those of a derived parameter by its name and theirs, such as W.v."""
         for name, value in vars(self).items():
+            if not isinstance(value, Kept):
+                continue
             if isinstance(value, kind):
                 yield name, value
             elif isinstance(value, DerivedKind):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from puregraph.core.base.cachedproperty import CachedProperty
 from puregraph.core.device import toHost
 from puregraph.core.dim import SIZE, DataDependent, Dim, Size, build, dependsOnData, read
 from puregraph.core.errors import PuregraphError, need, show
@@ -130,8 +131,13 @@ class FreshSymbols:
     """Symbols for data-dependent sizes, named after the node and the axis: `nonzero_1`."""
 
     def __init__(self, shapes: Iterable):
-        self.taken = {name for shape in shapes if shape is not None for name in symbols(shape)}
+        self.shapes = list(shapes)
         self.isUsed = False
+
+    @CachedProperty
+    def taken(self) -> set[str]:
+        """The names in use; few graphs have sizes that depend on the data."""
+        return {name for shape in self.shapes if shape is not None for name in symbols(shape)}
 
     def named(self, path: str, module: Module, shapes: list[Shape]) -> list[Shape]:
         """A module's output shapes, with a symbol for each None."""
@@ -282,6 +288,6 @@ def normalAxis(axis: Any, rank: int, what: str = "axis") -> int:
     Raises    ShapeError if it is not a whole number, or out of range
     """
     whole = isinstance(axis, Integral) and not isinstance(axis, bool)
-    wanted = f"{what} from {-rank} to {rank - 1}" if rank else f"a shape with dimensions for {what}"
-    need(whole and -rank <= axis < rank, wanted=wanted, given=axis)
+    if not (whole and -rank <= axis < rank):
+        need(False, f"{what} from {-rank} to {rank - 1}" if rank else f"a shape with dimensions for {what}", axis)
     return int(axis) % rank

@@ -54,15 +54,13 @@ class Versioned(Settable):
         """Refuse a value for an attribute that was None."""
 
     def __setattr__(self, name: str, value: object) -> None:
-        held = self.__dict__.get(name)
-        if held is not None:
-            if isinstance(held, Kept):
-                held.checkSuccessor(self, name, value)
-        elif name in self.__dict__:
-            if value is not None:
-                self.checkAbsent(name, value)
-        elif not hasattr(type(self), name):
+        attributes = self.__dict__
+        if name not in attributes:
             checkAttribute(self, name, value)
+        elif isinstance(held := attributes[name], Kept):
+            held.checkSuccessor(self, name, value)
+        elif held is None and value is not None:
+            self.checkAbsent(name, value)
         object.__setattr__(self, name, value)
         if name not in self.unversioned:
             COUNTER.version = object()

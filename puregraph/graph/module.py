@@ -210,8 +210,7 @@ class Module(KeepsLastCall, KeepsInitArgs, Parameterized):
 
     def __init__(self, name: str | None = None):
         checkName(name)
-        self.name = name
-        self.lastCall = None
+        vars(self).update(name=name, lastCall=None)  # bypasses __setattr__, as the object is new
 
     # Rules ------------------------------------------------------------------------------------------------------------
 

@@ -128,18 +128,16 @@ class Steps:
     ) -> tuple[int, ...]:
         """Append a call of the node's module. Returns the numbers of its outputs. `handed` has the values that replace
         parameters, by name."""
-        module = node.module
+        module, ruleNames = node.module, node.module.ruleNames
         self.makesBfloat16 = self.makesBfloat16 or hasBfloat16([module])
         computed = dict(handed or {})
-        for name in module.ruleNames:
+        for name in ruleNames:
             if name not in computed and isinstance(vars(module).get(name), DerivedKind):
                 computed[name] = self.derive(vars(module)[name], f"{path}.{name}")
-        params = tuple(
-            computed[name] if name in computed else self.param(module, name, path) for name in module.ruleNames
-        )
+        params = tuple([computed[name] if name in computed else self.param(module, name, path) for name in ruleNames])
         visible = module.outputNames
         names = [path] if len(visible) == 1 else [f"{path}.{n}" for n in visible]
-        outs = self.new(path, [*names, *(f"{path}.{n}" for n in module.hidden)])
+        outs = self.new(path, [*names, *[f"{path}.{n}" for n in module.hidden]])
         self.items.append(GraphStep(path, node, inputs + params, outs, len(inputs), tuple(computed.values())))
         return outs
 

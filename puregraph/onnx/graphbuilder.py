@@ -12,6 +12,7 @@ import numpy as np
 from puregraph.core.base.budget import Budget
 from puregraph.core.dim import Dim
 from puregraph.core.errors import GraphError, GraphWarning, PuregraphError, ShapeError, need, quote
+from puregraph.core.param import Param
 from puregraph.core.shape import AXES, FreshSymbols, product, symbols, valueOf, withValues
 from puregraph.graph import Graph
 from puregraph.graph.graphholder import GraphHolder
@@ -135,9 +136,12 @@ class GraphBuilder:
         Raises    ShapeError, DtypeError if the inputs do not fit; shapes with symbols are accepted if some size may fit
         """
         key = typeKey(module, inputs)
-        if key not in self.known or key is None:
-            self.known[key] = self.shapesAndTypes(module, inputs)
-        return [OnnxValue(self.path, shape, dtype) for shape, dtype in self.known[key]]
+        rows = None if key is None else self.known.get(key)
+        if rows is None:
+            rows = self.shapesAndTypes(module, inputs)
+            if key is not None and not hasNewSymbols(rows, inputs):
+                self.known[key] = rows
+        return [OnnxValue(self.path, shape, dtype) for shape, dtype in rows]
 
     def shapesAndTypes(self, module: Module, inputs: list[OnnxValue | None]) -> list[tuple[Any, Any]]:
         """The shape and dtype of each output of a module, as its rules infer them."""
@@ -195,10 +199,12 @@ class GraphBuilder:
         for name, value in values.items():
             array = value.array
             stored = getattr(module, name)
-            stored.calcMode(array.dtype)
+            if stored.dtype != array.dtype:
+                stored.calcMode(array.dtype)
             stored.data = array
-            if hasattr(stored, "trainable"):
-                stored.trainable = self.trainable and value.isWeight
+            isTrained = self.trainable and value.isWeight
+            if isinstance(stored, Param) and stored.trainable != isTrained:
+                stored.trainable = isTrained
         return module
 
     def tiedMaker(self, value: OnnxValue | None) -> Module | None:
@@ -225,12 +231,17 @@ def sizeOf(value: OnnxValue) -> Any:
 
 def typeKey(module: Module, inputs: list[OnnxValue | None]) -> Any:
     """A key for modules whose outputs have equal shapes and dtypes. None for a module with arguments or parameters, or
-    for inputs with symbols or known elements, which outputs may have, too."""
+    for inputs with known elements, which outputs may have, too."""
     if any(module.initArgs) or module.params or module.states:
         return None
     types = [(v.shape, v.dtype) for v in inputs if v is not None and type(v.shape) is tuple]
-    isPlain = len(types) == len(inputs) and not any(isinstance(n, Dim) for shape, _ in types for n in shape)
-    return (type(module), *types) if isPlain else None
+    return (type(module), *types) if len(types) == len(inputs) else None
+
+
+def hasNewSymbols(rows: list[tuple[Any, Any]], inputs: list[Any]) -> bool:
+    """True if outputs have symbols that no input has: they may be named after the node."""
+    sizes = {n for v in inputs for n in v.shape}
+    return any(isinstance(n, Dim) and n not in sizes for shape, _ in rows for n in shape or ())
 
 
 def isQuick(module: Module, inputs: list[Any]) -> bool:

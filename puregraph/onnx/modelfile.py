@@ -6,6 +6,7 @@ import importlib.util
 import math
 import os
 from collections import Counter
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -171,6 +172,11 @@ def wholeFrom(text: str, where: str) -> int:
     return int(text)
 
 
+def shortestDecimal(number: Any) -> float:
+    """The shortest decimal that rounds to this number of a file, as it was probably written."""
+    return float(str(np.reshape(number, ())[()]))
+
+
 def notNumeric(kind: int) -> str:
     """The message about an element type that numpy has no dtype for."""
     from onnx import TensorProto
@@ -179,6 +185,7 @@ def notNumeric(kind: int) -> str:
     return f"wanted floats, integers or booleans, got elements of kind {name}"
 
 
+@cache
 def dtypeOf(kind: int) -> Any:
     """numpy's dtype of a kind of elements."""
     from onnx import helper

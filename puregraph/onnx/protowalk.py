@@ -8,6 +8,7 @@ from typing import Any
 
 Names = dict[tuple[str, int], tuple[Any, list[str]]]  # cache: by kind and id, a graph, kept alive, and its names
 EMPTY: Mapping[str, str] = MappingProxyType({})
+GRAPHS = (0, 5, 10)  # attribute types that may hold graphs: none, GRAPH, GRAPHS
 RECURRENT = ("LSTM", "GRU", "RNN")
 LAYERS = {
     *"Gemm MatMul Conv ConvTranspose BatchNormalization LayerNormalization InstanceNormalization".split(),
@@ -47,9 +48,9 @@ def usesOf(protos: Any, known: Names | None = None, aliases: Any = EMPTY) -> dic
     """The readers of each value: for each the layer that has it as a weight, else None."""
     uses: dict[str, list[Any]] = {}
     for proto in protos:
-        layer = layerOf(proto, aliases)
+        layer, first = layerOf(proto, aliases), proto.input[:1]
         for name in readsOf(proto, known):
-            uses.setdefault(aliases.get(name, name), []).append(layer if name not in proto.input[:1] else None)
+            uses.setdefault(aliases.get(name, name), []).append(layer if name not in first else None)
     return uses
 
 
@@ -64,8 +65,8 @@ def layerOf(proto: Any, aliases: Any = EMPTY) -> Any:
 
 
 def graphsOf(proto: Any) -> list[Any]:
-    """The graphs in the attributes of a node."""
-    return [g for a in proto.attribute for g in (*([a.g] if a.HasField("g") else ()), *a.graphs)]
+    """The graphs in the attributes of a node. The oldest files do not say which type an attribute has."""
+    return [g for a in proto.attribute if a.type in GRAPHS for g in (*([a.g] if a.HasField("g") else ()), *a.graphs)]
 
 
 def freeNames(graph: Any, known: Names) -> list[str]:

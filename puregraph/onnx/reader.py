@@ -33,7 +33,7 @@ from puregraph.onnx import opregistry
 from puregraph.onnx.exporternotes import ExporterNotes, MergedWeights, share
 from puregraph.onnx.functionbody import bodyOf, isWrittenOut, localFunctions
 from puregraph.onnx.graphbuilder import GraphBuilder, dimsFrom
-from puregraph.onnx.modelfile import NUMERIC, ModelFile, dtypeOf, notNumeric
+from puregraph.onnx.modelfile import NUMERIC, ModelFile, dtypeOf, notNumeric, shortestDecimal
 from puregraph.onnx.oldopsets import OLDEST, renewed
 from puregraph.onnx.onnxnode import OnnxNode
 from puregraph.onnx.onnxsequence import OnnxSequence, flattened
@@ -310,7 +310,7 @@ class ModelReader:
         inputs = self.merged.withCopies(proto, inputs, path, self.builder)
         result = read(node, *inputs)
         outputs = list(result) if isinstance(result, (tuple, list)) else [result]
-        if self.patterns and not proto.domain and len(proto.output) == 1 == len(outputs):
+        if self.known and not proto.domain and len(proto.output) == 1 == len(outputs):
             outputs = [self.recognized(scope, node, inputs, outputs[0])]
         self.builder.end([value for value in outputs if value is not None])
         noteOperator(proto, path, [made.module for made in self.builder.made])
@@ -391,6 +391,8 @@ def attributeOf(file: ModelFile, proto: Any) -> Any:
 
     if proto.type == AttributeProto.TENSOR:
         return file.array(proto.t)
+    if proto.type == AttributeProto.FLOAT:
+        return shortestDecimal(np.float32(proto.f))
     value = helper.get_attribute_value(proto)
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")

@@ -41,16 +41,16 @@ class Settable(ForeignAttributes):
 
 
 def checkAttribute(thing: Any, name: str, value: Any) -> None:
-    """Refuse a new attribute, set from outside the object's methods, whose name is similar to an option.
+    """Refuse a new attribute, set from outside the object's methods, that its class lacks and whose name is similar to
+    an option.
 
     Raises    UnknownAttributeError with what to do instead
     """
     caller = callerOf(2)
-    isOurs = caller.f_globals.get("__name__", "").startswith("puregraph.")
-    if name.startswith("_") or isOurs or caller.f_locals.get("self") is thing:
+    if caller.f_globals.get("__name__", "").startswith("puregraph."):  # first, for it is most often true
         return
     cls: Any = type(thing)
-    if isRead(cls, name):
+    if hasattr(cls, name) or name.startswith("_") or caller.f_locals.get("self") is thing or isRead(cls, name):
         return
     hint = next((vars(base)["elsewhere"][name] for base in cls.__mro__ if name in vars(base).get("elsewhere", ())), "")
     hint = hint or thing.insteadOf(name, value)

@@ -33,6 +33,8 @@ def promoted(dtypes: Iterable[Any]) -> Any:
     like float16; together they give float32, which has bfloat16's range and float16's precision.
     """
     known = [d for d in dtypes if d is not None]
+    if known and known.count(known[0]) == len(known) and known[0].isnative:
+        return known[0]
     known = [d for d in known if isFloating(d)] or known
     brain = next((d for d in known if d.kind == "V"), None)
     if brain is None:
@@ -57,7 +59,8 @@ def needOneFloat(named: Iterable[tuple[str, Any]], like: np.dtype | None = None)
     """Raise a DtypeError for the first input, as (name, dtype), of another float than `like`, or than the first one."""
     for name, dtype in named:
         like = dtype if like is None else like
-        needType(dtype == like, f"{like} for {name}", dtype, f"convert the data with .astype('{like}')")
+        if dtype != like:  # formatting a dtype is slow
+            needType(False, f"{like} for {name}", dtype, f"convert the data with .astype('{like}')")
 
 
 def nativeType(dtype: DTypeLike) -> np.dtype:
@@ -113,14 +116,15 @@ def inferredType(module: Module, dtypes: tuple[np.dtype | None, ...]) -> Any:
     Raises    DtypeError for indices that are no integers, and for inputs that must be floats but are not
     """
     names, count = module.inputSpec.names, len(module.outputNames)
+    indices, masks = module.indices, module.masks
     named = [(names[min(i, len(names) - 1)], d) for i, d in enumerate(dtypes) if d is not None]
-    for name, dtype in named:
-        if name in module.indices:
+    for name, dtype in named if indices or masks else ():
+        if name in indices:
             needType(dtype.kind in "iub", f"integers for {name}", dtype, "convert the data with .astype('int64')")
-        if name in module.masks:
+        if name in masks:
             hint = "compare it, as in NotEqual, or convert with .astype(bool)"
             needType(dtype == BOOL, f"booleans for {name}", dtype, hint)
-    named = [(name, dtype) for name, dtype in named if name not in module.indices and name not in module.masks]
+    named = [(name, dtype) for name, dtype in named if name not in indices and name not in masks]
     paramDtype = promoted(p.dtype for p in module.params.values() if isFloating(p.dtype))
     if paramDtype is not None or module.needsFloats:
         needFloats(named, paramDtype)

@@ -79,7 +79,7 @@ def holdsParams(value: object) -> bool:
 
 def isNumbered(known: tuple[str, ...], arguments: tuple) -> bool:
     """True if a number is passed in the position of the name."""
-    return any(name == "name" and isinstance(value, int) for name, value in zip(known, arguments))
+    return "name" in known[: len(arguments)] and isinstance(arguments[known.index("name")], int)
 
 
 def refuseKeyword(owner: str, name: str, known: Iterable[str], maker: type | None = None) -> None:

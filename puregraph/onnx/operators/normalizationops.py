@@ -31,6 +31,11 @@ def isNeutral(scale: OnnxValue, bias: OnnxValue | None) -> bool:
     return len(constants) == count and all(array is not None and np.all(array == n) for array, n in constants)
 
 
+def lastSizes(scale: OnnxValue) -> int | tuple[int, ...]:
+    """The sizes of the axes that a scale has, as people write them: an integer for one axis."""
+    return scale.shape[0] if scale.rank == 1 else tuple(scale.shape)
+
+
 @onnxOp("BatchNormalization")
 def batchNorm(
     op: OnnxNode, x: OnnxValue, scale: OnnxValue, bias: OnnxValue, mean: OnnxValue, var: OnnxValue
@@ -85,11 +90,10 @@ def layerNorm(
     isLayer = allWeights(scale) and (bias is None or allWeights(bias)) and scale.shape == tuple(x.shape[axis:])
     if isLayer and not op.wants(1) and not op.wants(2):
         if isNeutral(scale, bias):
-            return op(modules.LayerNorm(scale.shape, epsilon, affine=False), x)
-        module = modules.LayerNorm(scale.shape, epsilon)
-        zeros = op.constant(np.zeros(scale.shape, scale.dtype))
-        arrays = {"scale": scale, "bias": zeros if bias is None else bias}
-        return op(op.builder.fill(module, **arrays), x)
+            return op(modules.LayerNorm(lastSizes(scale), epsilon, affine=False), x)
+        module = modules.LayerNorm(lastSizes(scale), epsilon)
+        zeros = op.constant(np.zeros(scale.shape, scale.dtype)) if bias is None else bias
+        return op(op.builder.fill(module, scale=scale, bias=zeros), x)
     wide = x if x.dtype.itemsize >= 4 else op(modules.Cast("float32"), x)
     mean = op(modules.Mean(axes, True), wide)
     centered = op(modules.Sub(), wide, mean)
@@ -106,7 +110,7 @@ def rmsNorm(op: OnnxNode, x: OnnxValue, scale: OnnxValue) -> OnnxValue:
     """RMSNormalization: one module if the scale is a weight of the last axes, else composed, in at least float32."""
     axis, epsilon = normalAxis(op.get("axis", -1), op.rankOf(x)), op.get("epsilon", 1e-5)
     if allWeights(scale) and scale.shape == tuple(x.shape[axis:]) and scale.dtype == x.dtype:
-        return op(op.builder.fill(RmsNorm(scale.shape, epsilon), scale=scale), x)
+        return op(op.builder.fill(RmsNorm(lastSizes(scale), epsilon), scale=scale), x)
     wide = x if x.dtype.itemsize >= 4 else op(modules.Cast("float32"), x)
     square = op(modules.Mean(tuple(range(axis, len(x.shape))), True), op(modules.Mul(), wide, wide))
     y = op(modules.Mul(), wide, op(Pointwise(formula="1 / sqrt(v + epsilon)", epsilon=epsilon), square))

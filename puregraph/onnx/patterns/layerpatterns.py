@@ -8,6 +8,7 @@ import numpy as np
 
 from puregraph import modules
 from puregraph.modules.normalization import RmsNorm
+from puregraph.onnx.modelfile import shortestDecimal
 from puregraph.onnx.operators.productops import isLayer, linear
 from puregraph.onnx.patterns.patternregistry import onnxPattern
 
@@ -95,10 +96,6 @@ def normed(
     fits = (v.array is not None and not v.isShared and v.shape == shape for v in weights.values())
     if not all(fits) or len({v.dtype for v in weights.values()} - {x.dtype}):
         return None
-    module = make(shape, roundTo(small), affine=bool(weights))
+    sizes = shape[0] if len(shape) == 1 else shape
+    module = make(sizes, shortestDecimal(small), affine=bool(weights))
     return op(op.builder.fill(module, **weights) if weights else module, x)
-
-
-def roundTo(number: np.ndarray) -> float:
-    """The shortest decimal that rounds to this float32."""
-    return float(str(number.reshape(())[()]))
