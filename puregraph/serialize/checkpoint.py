@@ -261,13 +261,10 @@ def opened(
 ) -> Iterator[Any]:
     """Open a file, bytes, or arrays by name, to load from.
 
-    Without a format, it is recognised by the content. Any error inside the block becomes a CheckpointError that names
-    the file.
+    Without a format, it is recognised by the content. Errors inside the block name the file, see `namingFaults`.
     """
-    isBytes = isinstance(source, (bytes, bytearray, memoryview))
     isMapping = isinstance(source, Mapping)
-    label = "the given bytes" if isBytes else "the given arrays" if isMapping else f"'{os.fspath(source)}'"
-    try:
+    with namingFaults(source):
         if format is not None and format not in FORMATS:
             raise CheckpointError(f"format: wanted {' or '.join(map(repr, FORMATS))}, got {format!r:.60}")
         with nullcontext(source) if isMapping else openFile(source) as file:
@@ -279,6 +276,16 @@ def opened(
                 yield reader
             finally:
                 reader.close()
+
+
+@contextmanager
+def namingFaults(source: Any) -> Iterator[None]:
+    """Raise any error inside the block as a CheckpointError that names the file."""
+    isBytes = isinstance(source, (bytes, bytearray, memoryview))
+    isMapping = isinstance(source, Mapping)
+    label = "the given bytes" if isBytes else "the given arrays" if isMapping else f"'{os.fspath(source)}'"
+    try:
+        yield
     except ArgumentError:
         raise
     except CheckpointError as error:

@@ -2,6 +2,7 @@
 
 import json
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 import puregraph
 from puregraph import BatchNorm, Graph, Input, LayerNorm, Linear, Relu, Sequential, Sigmoid, Sub, WeightNorm
 from puregraph.cli import main
-from puregraph.cli.diffcommand import sharedNetwork
+from puregraph.cli.diffcommand import CheckpointSide, sideOf
 from puregraph.draw.differencepicture import differenceDrawing
 from puregraph.graph.analysis.difference import distance, graphDifference
 
@@ -106,7 +107,8 @@ def test_an_onnx_file_equals_the_graph_that_it_was_written_from(tmp_path, capsys
     pytest.importorskip("onnx")
     from puregraph.onnx import toOnnx
 
-    first = Sequential(Linear(3, 4, name="fc"), Relu(name="relu"), Linear(4, 2, name="out"), name="net")
+    norm = LayerNorm(4, epsilon=1e-3, name="norm")
+    first = Sequential(Linear(3, 4, name="fc"), norm, Relu(name="act"), Linear(4, 2, name="out"), name="net")
     toOnnx(first, tmp_path / "net.onnx", [("N", 3)])
     path = saved(tmp_path / "net.h5", first)
     assert main(["diff", path, str(tmp_path / "net.onnx")]) == 0
@@ -174,16 +176,40 @@ def test_checkpoints_of_one_network_are_compared_as_their_graphs_are(tmp_path, c
     for i, (path, param) in enumerate(second.params.items()):
         param.data = first.params[path].data + (i == 2)
     paths = [saved(tmp_path / "a.h5", first), saved(tmp_path / "b.h5", second)]
-    assert sharedNetwork(*paths).compared.differ
     assert main(["diff", *paths]) == 1
     text = capsys.readouterr().out
     assert text == graphDifference(first, second).text(*paths) + "\n"
-    assert sharedNetwork(paths[0], saved(tmp_path / "c.h5", net(Sigmoid(name="end")))) is None
     data = bytearray(Path(paths[1]).read_bytes())
     data[-1 - data[::-1].index(second.params[path].data.tobytes()[::-1][:4])] ^= 1  # in the last array
     Path(paths[1]).write_bytes(data)
     assert main(["diff", *paths]) == 2
     assert f"cannot load '{paths[1]}'" in capsys.readouterr().err
+
+
+def test_checkpoints_share_a_graph_only_if_their_blueprints_are_equal(tmp_path):
+    paths = [saved(tmp_path / name, graph) for name, graph in (("a.h5", net()), ("b.h5", net()))]
+    other = saved(tmp_path / "c.h5", net(Sigmoid(name="end")))
+    with ExitStack() as stack:
+        first, second, third = [sideOf(path, stack) for path in (*paths, other)]
+        assert all(isinstance(side, CheckpointSide) for side in (first, second, third))
+        first.build(None)
+        second.build(first)
+        third.build(first)
+        assert second.graph is first.graph and third.graph is not first.graph
+        assert all(not value.made for value in first.graph.params.values()), "arrays are read when they are compared"
+
+
+def test_a_damaged_array_names_its_file_whichever_side_it_is_on(tmp_path, capsys):
+    paths = [saved(tmp_path / "a.h5", net()), saved(tmp_path / "b.h5", net())]
+    for path in paths:
+        intact = Path(path).read_bytes()
+        damaged = bytearray(intact)
+        damaged[damaged.index(net()["fc"].W.data.tobytes())] ^= 1
+        Path(path).write_bytes(damaged)
+        assert main(["diff", *paths]) == 2
+        text = capsys.readouterr().err
+        assert f"cannot load '{path}': 'params/fc.W' is damaged" in text and text.count("cannot load") == 1
+        Path(path).write_bytes(intact)
 
 
 def test_tied_and_computed_parameters_of_checkpoints_are_read_once(tmp_path, capsys):

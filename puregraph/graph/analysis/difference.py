@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import inspect
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from puregraph.graph.module import Module
 
 CHUNK = 1 << 20  # elements compared at a time
+Readers = Mapping[int, Callable[[], Any]]  # by id of a Param or State, a function that reads its values
+NOREADERS: Readers = MappingProxyType({})
 
 
 class ComparedArray(NamedTuple):
@@ -215,18 +218,24 @@ def distance(a: Any, b: Any) -> float | None:
     return largest if largest or a.dtype == b.dtype else None
 
 
-def graphDifference(first: Graph, second: Graph) -> ModelDifference:
-    """Compare two graphs. Shapes follow from all else, so they are inferred only if nodes, sources or inputs differ."""
-    compared = difference(comparedNodes(first), comparedNodes(second))
+def graphDifference(
+    first: Graph, second: Graph, readers: tuple[Readers, Readers] = (NOREADERS, NOREADERS)
+) -> ModelDifference:
+    """Compare two graphs. `readers` read arrays of each that are elsewhere than in the graph, by id of the declaration.
+
+    Shapes follow from all else, so they are inferred only if nodes, sources or inputs differ.
+    """
+    graphs = (first, second)
+    compared = difference(*[comparedNodes(graph, readers=reading) for graph, reading in zip(graphs, readers)])
     isAlike = not compared.onlyFirst and not compared.onlySecond
     if isAlike and not any(change.facts or change.first != change.second for change in compared.changed):
         return compared
-    known = [declaredShapes(graph) for graph in (first, second)]
+    known = [declaredShapes(graph) for graph in graphs]
     if len(first.inputs) == len(second.inputs):
         known = [known[0] or known[1], known[1] or known[0]]
     if not all(known):
         return compared
-    return difference(*[comparedNodes(graph, shapes) for graph, shapes in zip((first, second), known)])
+    return difference(*map(comparedNodes, graphs, known, readers))
 
 
 def declaredShapes(graph: Graph) -> list[Any]:
@@ -235,7 +244,9 @@ def declaredShapes(graph: Graph) -> list[Any]:
     return [] if None in shapes else shapes
 
 
-def comparedNodes(graph: Graph, shapes: Sequence[object] | None = None) -> list[ComparedNode]:
+def comparedNodes(
+    graph: Graph, shapes: Sequence[object] | None = None, readers: Readers = NOREADERS
+) -> list[ComparedNode]:
     """The nodes of a graph, its inputs and outputs, with shapes and dtypes of outputs at the shapes of its inputs."""
     rows = inferredRows(graph, shapes) if shapes else {}
     steps = graph.steps()
@@ -250,7 +261,7 @@ def comparedNodes(graph: Graph, shapes: Sequence[object] | None = None) -> list[
         module = step.module
         facts = {"module": settings(module, texts), **rows.get(step.path, {})}
         stored = {**module.params, **module.states}
-        arrays = {name: comparedArray(value) for name, value in stored.items()}
+        arrays = {name: comparedArray(value, readers) for name, value in stored.items()}
         names = inputNames(module, step.inputs)
         sources = tuple([(name, steps.names.get(n, "")) for n, name in zip(step.args, names)])
         outputs = tuple([steps.names[n] for n in step.visible])
@@ -281,9 +292,10 @@ def signatureOf(kind: type) -> inspect.Signature:
     return inspect.signature(kind)
 
 
-def comparedArray(stored: Any) -> ComparedArray:
+def comparedArray(stored: Any, readers: Readers = NOREADERS) -> ComparedArray:
     """A parameter or state of a module."""
-    return ComparedArray(tuple(stored.shape), dtypeName(stored.dtype), stored.values, id(stored))
+    key = id(stored)
+    return ComparedArray(tuple(stored.shape), dtypeName(stored.dtype), readers.get(key, stored.values), key)
 
 
 def comparedWeights(arrays: dict[str, ComparedArray]) -> list[ComparedNode]:

@@ -90,8 +90,9 @@ def normed(
     """A normalisation of the last axes with unshared weights of the file; None if axes or shapes do not fit."""
     shape = None if x.rank is None else tuple(x.shape[-len(axes) :])
     small = epsilon.numbers
-    isLast = axes == tuple(range(-len(axes), 0)) and shape is not None and all(isinstance(n, int) for n in shape)
-    if not isLast or small.size != 1 or not 0 <= float(small.reshape(())) < np.inf:
+    if shape is None or axes != tuple(range(-len(axes), 0)) or not all(isinstance(n, int) for n in shape):
+        return None
+    if small.size != 1 or not 0 <= float(small.reshape(())) < np.inf:
         return None
     fits = (v.array is not None and not v.isShared and v.shape == shape for v in weights.values())
     if not all(fits) or len({v.dtype for v in weights.values()} - {x.dtype}):
