@@ -19,6 +19,7 @@ from puregraph.ops.formula.formula import Formula, formulaOf
 from puregraph.ops.formula.loopnest import Reduce
 from puregraph.ops.ir.value import Call
 from puregraph.ops.native.nests.nestcode import NEST_TASK_ELEMENTS
+from puregraph.ops.operation import declared
 
 if TYPE_CHECKING:
     from puregraph.compile.trace.schedule import Schedule
@@ -50,6 +51,7 @@ class Fuser:
         self.taken: set[int] = set()
         self.known: set[int] = set()
         self.heavy: set[int] = set()
+        self.tiled: set[int] = set()  # results that an epilogue may follow
         self.readings: dict[int, NestLines | None] = {}
         self.barriers = [*(i for i, call in enumerate(self.calls) if call.kind.hasEffect), len(self.calls)]
         self.readers: dict[int, list[int]] = {}
@@ -91,6 +93,8 @@ class Fuser:
             self.steps.append(call)
             if call.kind.isContraction or call.kind.isKernel:
                 self.heavy.update(y.number for y in call.outs if y is not None)
+            if call.kind.isContraction or declared(call.function, "tiling"):
+                self.tiled.update(y.number for y in call.outs if y is not None)
             self.done(i)
         else:
             self.assign(i, read, call)
@@ -112,7 +116,7 @@ class Fuser:
         if i in self.taken:
             return
         if sources:
-            if self.enter(sources[-1], i, read):
+            if not self.endsTail(sources[-1], i) and self.enter(sources[-1], i, read):
                 return
             self.close(sources[-1])
             if i in self.taken:
@@ -127,6 +131,16 @@ class Fuser:
         else:
             self.steps.append(call)
             self.done(i)
+
+    def endsTail(self, group: Group, i: int) -> bool:
+        """True if a call reduces a result of a product's tail that is stored anyway, as another product reads it.
+
+        Without the reduction the group can be the product's epilogue, which reads no sums from memory.
+        """
+        if not self.calls[i].kind.isReduction or group.reductions or not reads(group, self.tiled):
+            return False
+        readers = (self.calls[r].kind for v in self.reads[i] for r in self.readers[v.number])
+        return any(kind.isContraction or kind.isKernel for kind in readers)
 
     def merge(self, first: Group, second: Group) -> Group | None:
         """Replace two independent open groups by one with the calls of both; None if they do not fit into one."""
@@ -155,7 +169,7 @@ class Fuser:
         self.open.remove(group)
         for number in group.made:
             del self.makers[number]
-        isTail = any(v.number in self.heavy and v.shape == group.space for v, _ in group.loads.values())
+        isTail = reads(group, self.heavy)
         end = self.barriers[bisect_left(self.barriers, self.count)]
         end = min(end, self.count + LOOKAHEAD)
         tried: set[int] = set()
@@ -283,6 +297,11 @@ class Fuser:
             and isLast
             and group.spread(rows) <= NEST_TASK_ELEMENTS
         )
+
+
+def reads(group: Group, numbers: set[int]) -> bool:
+    """True if a group reads one of these values, of the size of its space."""
+    return any(v.number in numbers and v.shape == group.space for v, _ in group.loads.values())
 
 
 def renamed(line: Formula, names: Mapping[str, str | float]) -> Formula:
