@@ -13,11 +13,11 @@ from puregraph.ops.attention.cudnn import AttentionTask
 pytestmark = [needsEmulator]
 
 
-def masked(causal=False):
+def masked(causal=False, sinks=None):
     """Attention with two heads of a sequence to itself, and a mask as the second input."""
     x, mask = Input().node(), Input().node()
     heads = [Transpose((0, 2, 1, 3)).node(Reshape((-1, 6, 2, 8)).node(Linear(8, 16).node(x))) for _ in "qkv"]
-    y = Attention(causal=causal).node(*heads, mask=mask)
+    y = Attention(causal=causal, sinks=sinks).node(*heads, mask=mask)
     return Graph([x, mask], Linear(96, 4).node(Flatten().node(Transpose((0, 2, 1, 3)).node(y))))
 
 
@@ -69,3 +69,13 @@ def test_a_query_sees_no_key_if_the_mask_hides_all_before_it(monkeypatch, rng, n
     tasks, entries = launched(monkeypatch, lambda: masked(causal=True), [(x, mask, t), (x, mask, t)], precision)
     assert [task.causal for task in tasks] == [True, True] and all(task.bias is not None for task in tasks)
     assert not {"attend", "attendKeys", "attendQueries"} & set(entries)
+
+
+@pytest.mark.parametrize(("name", "precision"), [("bool keys", "float32"), ("floats", "float16")])
+def test_the_gradient_with_sinks_is_not_that_of_the_library(monkeypatch, rng, name, precision):
+    """Nor is a forward pass in float16, in which the library hides keys by -60,000."""
+    x, t = rng.standard_normal((5, 6, 8)).astype("f4"), rng.integers(0, 4, 5)
+    mask = maskOf(rng, name)
+    tasks, entries = launched(monkeypatch, lambda: masked(sinks=2), [(x, mask, t), (x, mask, t)], precision)
+    assert not any(task.grads for task in tasks) and {"attendKeys", "attendQueries"} <= set(entries)
+    assert bool(tasks) == (precision == "float32")

@@ -35,12 +35,14 @@ def llamaOf(groups=2):
 
 
 def windowedOf():
-    """Rotated queries and keys of few heads, a window and capped scores."""
+    """Rotated queries and keys of few heads, a window, capped scores and sinks."""
     puregraph.seed(4)
     x = Input(name="ids").node()
     h = Embedder(11, 16, name="words")(x)
     q, k, v = (Rotary(50.0)(Transpose((0, 2, 1, 3))(Reshape((0, 0, n, 8))(Linear(16, 8 * n)(h)))) for n in (2, 1, 1))
-    y = Attention(causal=True, window=4, cap=2.0)(q, k, v)
+    attention = Attention(causal=True, window=4, cap=2.0, sinks=2)
+    attention.sinks.data = np.array([1.0, -0.5], np.float32)
+    y = attention(q, k, v)
     return Graph(x, Linear(16, 11, name="out")(Reshape((0, 0, 16))(Transpose((0, 2, 1, 3))(y)))).evalMode()
 
 

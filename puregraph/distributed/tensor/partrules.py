@@ -77,7 +77,8 @@ def attention(passage: Passage) -> list[Division] | None:
     heads, masks = passage.divisions[:3], passage.inshapes[3:]
     isForAll = all(shape is None or len(shape) < 3 or shape[-3] == 1 for shape in masks)
     isWhole = isForAll and not any(passage.divisions[3:])
-    return [Division(1)] if heads == [Division(1)] * 3 and isWhole else None
+    isDivided = heads == [Division(1)] * 3 and isWhole
+    return [Division(1)] * len(passage.module.outputNames) if isDivided else None
 
 
 RULES: dict[type, Rule] = {

@@ -30,6 +30,7 @@ from puregraph.modules.rotary import Rotary
     alibi=Flag,
     lengths=Flag,
     dropout=Probability,
+    sinks=Flag,
 )
 def MultiHeadAttention(
     size,
@@ -52,6 +53,7 @@ def MultiHeadAttention(
     alibi=False,
     lengths=False,
     dropout=0.0,
+    sinks=False,
 ):
     """Attention of several heads: q, k and v by Linear layers, `Attention`, and a Linear for all heads together.
 
@@ -62,8 +64,9 @@ def MultiHeadAttention(
     `groups` is the number of heads of keys and values, `heads` by default. `width` is the size of a head,
     size / heads by default. `rotary` is the theta of rotated queries and keys (`Rotary`). `alibi` adds a bias to the
     scores that falls with the distance of query and key (`alibiBias`). `scale`, `window`, `cap` and `dropout` are
-    those of `Attention`. `start` is the deviation of normal initial values, in place of xavier's. One Linear makes q,
-    k and v, or, with `cross`, k and v; without `packed` there is a Linear for each.
+    those of `Attention`, and `sinks` gives a sink to each head. `start` is the deviation of normal initial values, in
+    place of xavier's. One Linear makes q, k and v, or, with `cross`, k and v; without `packed` there is a Linear for
+    each.
 
     Shapes    x (n, t, size) (, memory (n, s, keysize)) (, values (n, s, valuesize))
               (, mask that broadcasts to (n, heads, t, s)) (, lengths (n,)) -> (n, t, size)
@@ -96,7 +99,8 @@ def MultiHeadAttention(
         bias = alibiBias(x, heads, "alibi")
         bias = bias if mask is None else Add(name="bias")(bias, mask)
     extras: dict[str, Any] = {label: h for label, h in (("mask", bias), ("lengths", ends)) if h is not None}
-    h = Attention(causal, scale, window=window, cap=cap, dropout=dropout, name="attention").node(q, k, v, **extras)
+    limits = {"window": window, "cap": cap, "dropout": dropout, "sinks": heads if sinks else None}
+    h = Attention(causal, scale, **limits, name="attention").node(q, k, v, **extras)
     inputs = [x, memory, values, mask, ends]
     y = Linear(heads * width, size, **options, name="out")(mergeHeads(h, heads * width))
     return Graph(list(dict.fromkeys(h for h in inputs if h is not None)), y, name=name)

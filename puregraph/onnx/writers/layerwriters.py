@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from puregraph import modules
+from puregraph.core.errors import GraphError
 from puregraph.modules.reducealong import REDUCTIONS
 from puregraph.modules.softmax import LogSoftMax
 from puregraph.onnx.onnxwriter import OnnxStep, isWhole, kindOf, writesOnnx
@@ -243,6 +244,8 @@ def prepend(step: OnnxStep) -> None:
 def attention(step: OnnxStep) -> None:
     """Products, a mask and Softmax; a query without visible keys gets zeros."""
     module, (q, k, v, mask, *_) = step.module, [*step.inputs, None]
+    if module.hasLse:
+        raise GraphError("lse has no operator in ONNX: export the network without lse=True")
     dtype, (_, h, _, d), heads = step.dtypes[0], step.shapes[0], step.shapes[1][1]
     if heads != h:
         groups = h // heads
@@ -262,11 +265,22 @@ def attention(step: OnnxStep) -> None:
     visible = seen(step)
     if visible is not None:
         scores = step.op("Where", visible, scores, least)
-    weights = step.op("Softmax", scores, axis=-1)
+    weights = weightsOf(step, scores)
     if visible is not None or mask is not None:
         isBlind = step.op("Less", reduced(step, "ReduceMax", scores, (3,), True), step.constant(-1e30, dtype))
         weights = step.op("Where", isBlind, step.constant(0, dtype), weights)
     step.op("MatMul", weights, v, out=step.y)
+
+
+def weightsOf(step: OnnxStep, scores: str) -> str:
+    """Softmax of the scores, with the sink of each head as one more column, which is then left out."""
+    if step.module.sinks is None:
+        return step.op("Softmax", scores, axis=-1)
+    sinks = step.op("Reshape", step.param("sinks"), step.whole(1, -1, 1, 1))
+    lead = step.op("Slice", step.op("Shape", scores), step.whole(0), step.whole(3), step.whole(0))
+    column = step.op("Expand", sinks, step.op("Concat", lead, step.whole(1), axis=0))
+    weights = step.op("Softmax", step.op("Concat", scores, column, axis=-1), axis=-1)
+    return step.op("Slice", weights, step.whole(0), step.whole(-1), step.whole(3))
 
 
 def seen(step: OnnxStep) -> str | None:

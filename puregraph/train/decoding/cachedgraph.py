@@ -67,7 +67,8 @@ class CachedGraph:
         if isinstance(module, Attention) and module.causal and all(p is None for p in parents[3:]):
             caches = ((parents[i], row.inshapes[i], row.dtypes[0], f"{path} {'qkv'[i]}") for i in (1, 2))
             k, v = (self.kept(*each) for each in caches)
-            attention = Attention(True, module.scale, window=module.window, cap=module.cap)
+            attention = Attention(True, module.scale, window=module.window, cap=module.cap, lse=module.hasLse)
+            attention.sinks = module.sinks
             return attention.node(parents[0], k, v, offset=self.offset, name=path)
         count = next((i for i, p in enumerate(parents) if p is None), len(parents))
         rest = zip(module.arguments[count:], parents[count:])

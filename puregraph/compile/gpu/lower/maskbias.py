@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from puregraph.ops.attention import cudnn as attention
-from puregraph.ops.attention.reference import FLOOR, attend
+from puregraph.ops.attention.reference import FLOOR, attend, attendGrad
 from puregraph.ops.formula import Formula
 from puregraph.ops.formula.formula import numpyFrom
 from puregraph.ops.ir.strides import contiguous
@@ -68,6 +68,8 @@ class MaskLowering:
         q, k, v, mask, causal, scale, *limits = call.arguments
         if any(limits) or type(mask) is not Value or q.dtype.name not in LOW or mask.dtype.name not in ("bool", *LOW):
             return [call]
+        if LOW[q.dtype.name] > FLOOR and self.isRead(call.outs[1]):
+            return [call]
         key = mask.number, q.dtype.name, (q.shape[2], k.shape[2]) if causal else None
         before = [] if key in self.masks else self.converted(mask, key, q.dtype, call)
         (y, lse), maskBias = call.outs, self.masks[key]
@@ -80,6 +82,11 @@ class MaskLowering:
             return [call]
         lse.call = done
         return [*before, done, self.left(maskBias, unmasked, y, call)]
+
+    def isRead(self, lse: Value) -> bool:
+        """True if a call other than the gradient reads the log-sum-exp, which is FLOOR for a query without keys."""
+        calls = (call for call in self.schedule.calls if call.function is not attendGrad)
+        return any(v.root is lse for call in calls for v in call.values())
 
     def converted(self, mask: Value, key: Any, dtype: np.dtype, call: Call) -> list[Call]:
         """The calls that convert a mask."""
