@@ -7,8 +7,8 @@ the one through the bridge, the compiled passes alone on the same arrays, and a 
 tensors whose forward and backward return tensors made before. Backward passes add their gradients to `grad` of the
 input and of all parameters; for asFunction that includes the hooks which leave them in `net.params`. `overhead` is the
 first less the others, the median of all repeats, and `least` the smallest; networks without parameters and with 12
-show the cost of a parameter. Rows `cleared` time a backward pass alone that finds no gradients, after an optimizer's
-update (asFunction) or with each `grad` set to None (asModule), and have no other columns.
+show the cost of a parameter. Rows `cleared` time a backward pass alone that finds no gradients, each call by itself:
+after an optimizer's update (asFunction) or with each `grad` set to None (asModule, and the empty function).
 
 Prints a table, and saves it with the command to benchmarks/results/bridge.txt.
 """
@@ -18,6 +18,7 @@ import gc
 import statistics
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 if __name__ == "__main__":
@@ -94,24 +95,59 @@ def microseconds(run, calls):
     return (time.thread_time_ns() - start) / 1000 / calls
 
 
-def clearedBackward(bridge, x, params, net, calls):
-    """The median processor time of a backward pass after an update, or after gradients were set to None."""
+def clearedCalls(bridge, x, params, net):
+    """Backward passes that find no gradients, by name: functions that prepare a call, and return it.
+
+    All are prepared alike, for what precedes a call decides what is in the cache: by an update, where a net gives its
+    parameters, and by `None` in each `grad` that it leaves.
+    """
     import torch
 
-    optimizer = None if net is None else SGD(0.0).setupOn(net)
-    if optimizer is not None:
-        bridge(x).sum().backward()  # the first update needs gradients
-    seed, times = torch.ones_like(bridge(x)), []
-    for _ in range(calls):
-        if optimizer is not None:
-            optimizer.update()
-        for tensor in (x,) if optimizer is not None else (x, *params):
+    leaves, seed = (x, *params), torch.ones_like(bridge(x))
+    others = [torch.zeros_like(t).requires_grad_() for t in leaves]
+    empty = emptyFunction(torch.zeros_like(seed), tuple(map(torch.zeros_like, leaves)))
+    run = backwardCalls(bridge, x, params)["run"]
+    update = None if net is None else SGD(0.0).setupOn(net).update
+    if update is not None:
+        bridge(x).backward(seed)  # the first update needs gradients
+
+    def prepare(call, inputs, cleared):
+        if update is not None:
+            update()
+        for tensor in cleared:
             tensor.grad = None
-        y = bridge(x)
+        return partial(call(*inputs).backward, seed)
+
+    def prepareRun():
+        prepare(bridge, (x,), ours)
+        return run
+
+    ours = leaves if update is None else (x,)
+    return {
+        "bridge": lambda: prepare(bridge, (x,), ours),
+        "run": prepareRun,
+        "empty": lambda: prepare(empty, others, others),
+    }
+
+
+def median(prepare, calls):
+    """The median processor time of single calls, each of which was prepared."""
+    times = []
+    for _ in range(calls):
+        call = prepare()
         start = time.thread_time_ns()
-        y.backward(seed)
+        call()
         times.append((time.thread_time_ns() - start) / 1000)
-    return statistics.median(times[50:])
+    return statistics.median(times)
+
+
+def row(runs, clock, calls, repeats):
+    """A row's numbers: each median, the overhead, and the smallest of all repeats."""
+    for run in runs.values():
+        clock(run, 50)
+    rows = [[clock(run, calls) for run in runs.values()] for _ in range(repeats)]
+    overheads = [bridge - run - empty for bridge, run, empty in rows]
+    return *map(statistics.median, zip(*rows)), statistics.median(overheads), min(overheads)
 
 
 def measure(calls, repeats):
@@ -124,20 +160,18 @@ def measure(calls, repeats):
             net, x = make(), torch.randn(8, 4, requires_grad=True)
             bridge = wrap(net)
             params = list(bridge.module.parameters() if name == "asFunction" else bridge.parameters())
-            for direction, callsOf in [("forward", forwardCalls), ("backward", backwardCalls)]:
-                runs = callsOf(bridge, x, params)
-                for run in runs.values():
-                    microseconds(run, 50)
-                rows = [[microseconds(run, calls) for run in runs.values()] for _ in range(repeats)]
-                middle = [statistics.median(column) for column in zip(*rows)]
-                overhead = statistics.median(row[0] - row[1] - row[2] for row in rows)
-                least = min(row[0] - row[1] - row[2] for row in rows)
-                verdict = "" if overhead < TARGET else "   above the target"
-                numbers = "".join(f"{number:9.1f}" for number in (*middle, overhead, least, TARGET))
-                yield f"{name:12}{count:6}  {direction:10}{numbers}{verdict}"
+            cases = [
+                ("forward", forwardCalls(bridge, x, params), microseconds),
+                ("backward", backwardCalls(bridge, x, params), microseconds),
+            ]
             if params:
-                cleared = clearedBackward(bridge, x, params, net if name == "asFunction" else None, calls + 50)
-                yield f"{name:12}{count:6}  {'cleared':10}{cleared:9.1f}"
+                runs = clearedCalls(bridge, x, params, net if name == "asFunction" else None)
+                cases.append(("cleared", runs, median))
+            for direction, runs, clock in cases:
+                numbers = row(runs, clock, calls, repeats)
+                verdict = "" if numbers[-2] < TARGET else "   above the target"
+                columns = "".join(f"{number:9.1f}" for number in (*numbers, TARGET))
+                yield f"{name:12}{count:6}  {direction:10}{columns}{verdict}"
 
 
 def main():
