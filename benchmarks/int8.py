@@ -90,7 +90,7 @@ def callsOf(path, name, x, threads):
 
 def milliseconds(call, clock):
     """The time of a call behind another one, once the threads of whoever had the turn before have gone to sleep."""
-    time.sleep(0.02)
+    machine.awaitIdle()
     call()
     start = clock()
     call()

@@ -4,6 +4,7 @@ import os
 import platform
 import re
 import subprocess
+import time
 from importlib import metadata
 from pathlib import Path
 
@@ -59,6 +60,20 @@ def busy(cpus):
             values = [int(v) for v in fields[:8]]
             ticks += sum(values) - values[3] - values[4]  # all but idle and waiting for a disk
     return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def awaitIdle(pause=0.03, most=2.0):
+    """Wait until no thread of this process works, at most some seconds.
+
+    Threads of a library may look for work after its last call: those of onnxruntime for about 30 ms of processor time,
+    in which the library that is measured next lacks a processor.
+    """
+    stop = time.perf_counter() + most
+    while time.perf_counter() < stop:
+        before = time.process_time()
+        time.sleep(pause)
+        if time.process_time() - before < pause / 30:
+            return
 
 
 def resident():

@@ -4,8 +4,8 @@
     python benchmarks/minilm.py [--threads 2] [--rounds 30]
 
 The torch network is transformers' BertModel (`sdpa`, inference mode), the ONNX file its export with one input for each
-array. All have the same weights, tokens and threads; calls take turns, and of two in a row the second is timed. The
-outputs are compared first.
+array. All have the same weights, tokens and threads; calls take turns, and of two in a row the second is timed, once no
+thread of the one before works any longer. The outputs are compared first.
 
 Prints a table, and saves it with the command to benchmarks/results/minilm2.txt (1 for one thread): medians in
 milliseconds with quartiles, and the fastest call. `ratio` is the median of their time by ours in the same round, `of

@@ -77,7 +77,7 @@ def calls(model, shapes, threads):
 
 def milliseconds(call):
     """The time of a call behind another one, once the threads of whoever had the turn before have gone to sleep."""
-    time.sleep(0.02)
+    machine.awaitIdle()
     call()
     start = time.perf_counter_ns()
     call()
