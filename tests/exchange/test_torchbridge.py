@@ -654,6 +654,33 @@ def test_gradients_that_accumulate_are_not_wrapped_again():
         assert names.count("end") == 2 * layers and names.count("asArray") == 1, names
 
 
+@pytest.mark.skipif(not jit.available(), reason="without native code steps run in numpy")
+def test_gradients_after_an_update_are_arrays_of_the_backward_pass():
+    for layers in (1, 6):
+        graph = Sequential([Linear(4, 4, name=f"fc{i}") for i in range(layers)])
+        function, optimizer = asFunction(graph), SGD(0.0).setupOn(graph)
+        y = function(torch.randn(8, 4))
+        y.sum().backward(retain_graph=True)
+        names = callsOf(lambda y=y, o=optimizer: (o.update(), y.sum().backward(retain_graph=True)))
+        assert names.count("end") == 2 * layers and names.count("asArray") == 1, names
+        for slot in function.module.sharing.params:
+            assert slot.stored.grad.ctypes.data == slot.tensor.grad.data_ptr()
+
+
+def test_gradients_that_a_hook_replaces_are_those_of_torch():
+    graph = Sequential(Linear(4, 4, name="fc"))
+    function, optimizer = asFunction(graph), SGD(0.0).setupOn(graph)
+    tensor, param, x = function.module.fc.W, graph["fc"].W, torch.randn(8, 4)
+    seed = torch.arange(32.0).view(8, 4)
+    for hook in (lambda g: g.T, lambda g: g.mul_(2.0), lambda g: 3.0 * g, lambda g: g[:, :1].expand(4, 4)):
+        handle = tensor.register_hook(hook)
+        function(x).backward(seed)
+        handle.remove()
+        np.testing.assert_allclose(param.grad, asArray(hook(x.T @ seed)), rtol=1e-5, atol=1e-4)
+        assert param.grad.ctypes.data == tensor.grad.data_ptr()
+        optimizer.update()
+
+
 def test_another_shape_is_checked_and_a_known_one_runs_again(rng):
     module = asModule(Sequential(Linear(4, 3, name="fc")))
     for count in (5, 7, 5, 5):

@@ -23,10 +23,11 @@ def arraysOf(tensors: torch.Tensor) -> list[Any]:
 
 def tensorsOf(arrays: Sequence[AnyArray]) -> tuple[Any, ...]:
     """Arrays as tensors; None stays None."""
-    from torch import from_numpy
+    import torch
 
+    fromNumpy = torch.from_numpy
     try:
-        return tuple([None if a is None else from_numpy(a) for a in arrays])  # as in every call of a graph
+        return tuple([None if a is None else fromNumpy(a) for a in arrays])  # as in every call of a graph
     except (TypeError, ValueError):
         return tuple([None if a is None else asTensor(a) for a in arrays])
 
@@ -63,7 +64,9 @@ def callFunction() -> type[torch.autograd.Function]:
             results = record.gradients(arraysOf(grads))
             if not keepsGraph():
                 ctx.record = None  # as torch frees what it saved
-            return None, *tensorsOf(results)
+            made, count = tensorsOf(results), len(record.arrays)
+            record.call.sharing.noteGradients(made[count:], results[count:])
+            return None, *made
 
     return GraphCallFunction
 

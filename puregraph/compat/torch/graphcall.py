@@ -201,7 +201,7 @@ class CallRecord:
     def gradients(self, grads: Sequence[Any]) -> list[Any]:
         """The gradients of all inputs, then of all parameters, as arrays; None where there is none."""
         self.check()
-        if self.split is not None and self.split.isEmpty or all(g is None for g in grads):
+        if self.split is not None and self.split.isEmpty or grads[0] is None and all(g is None for g in grads):
             return [None] * len(self.needs)
         if self.split is not None:
             results, isSeparate = self.split.backward(self.arrays, self.outputs, self.kept, grads)

@@ -9,7 +9,7 @@ from typing import Any
 
 from puregraph.autodiff.joint.addbackward import graph_of
 from puregraph.compat.torch.graphcall import GraphCall
-from puregraph.compat.torch.sharing import SharedTensor, Sharing
+from puregraph.compat.torch.sharing import NONE, SharedTensor, Sharing
 from puregraph.compat.torch.tensors import asArray
 from puregraph.core.arguments import Argument, Flag, ModuleLike, Shapes, takes
 from puregraph.core.errors import ArgumentError
@@ -65,7 +65,7 @@ def asFunction(graph: Any, shapes: list[Any] | None = None, isCompiled: bool = T
     module = asModule(graph, isCompiled)
     for slot in module.sharing.params:
         if slot.tensor.requires_grad:
-            leaveGrads(slot)
+            leaveGrads(slot, module.sharing)
     if shapes is not None:
         module.graph.dataShapeFrom([tuple(shape) for shape in shapes])
         module.call.compileFor([tuple(shape) for shape in shapes])
@@ -95,7 +95,7 @@ def graphOf(source: Any) -> Graph:
     return Sequential(graph)
 
 
-def leaveGrads(slot: SharedTensor) -> None:
+def leaveGrads(slot: SharedTensor, sharing: Sharing) -> None:
     """Let a tensor's gradient, accumulated by torch, be the parameter's `grad`, and reset it after every update."""
     tensor, param = slot.tensor, slot.stored
     attributes = vars(param)  # bypasses __setattr__, for speed: torch checked shape and dtype
@@ -103,6 +103,7 @@ def leaveGrads(slot: SharedTensor) -> None:
     known: Any = None  # the accumulated gradient, of which `array` is the memory at `address`
     array: Any = None
     address = 0
+    sharing.leavesGrads = True
 
     def begin(grad: Any) -> None:
         if attributes["gradVersion"] < LastUpdate.version or attributes["grad"] is None:
@@ -111,8 +112,11 @@ def leaveGrads(slot: SharedTensor) -> None:
     def end(tensor: Any) -> None:
         nonlocal known, array, address
         grad = tensor.grad
-        if grad is not known or grad.data_ptr() != address:
-            known, array, address = grad, asArray(grad), grad.data_ptr()
+        now = grad.data_ptr()
+        if grad is not known or now != address:
+            made, start = slot.made
+            array = made if now == start and grad.is_contiguous() else asArray(grad)  # wrapping it takes longer
+            known, address, slot.made = grad, now, NONE
         attributes["grad"] = array
         attributes["gradVersion"] = next(ARRAYVERSIONS)
 

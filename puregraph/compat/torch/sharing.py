@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from operator import is_
 from typing import Any
 
@@ -9,17 +10,23 @@ from puregraph.compat.torch.tensors import asArray, asTensor
 from puregraph.core.base.dtype import isFloating
 from puregraph.core.errors import DeviceError, GraphError
 from puregraph.core.param import FixedState, Param
-from puregraph.core.versioning import COUNTER
+from puregraph.core.versioning import COUNTER, LastUpdate
 from puregraph.graph import Graph
+
+NONE: tuple[Any, int] = (None, -1)  # no gradient, at no address
 
 
 class SharedTensor:
-    """A tensor in a module of torch, and the Param or State whose memory it has."""
+    """A tensor in a module of torch, and the Param or State whose memory it has.
+
+    `made`  a gradient of the backward pass under way and its address, at which torch may leave it
+    """
 
     def __init__(self, path: str, stored: Any, table: dict[str, Any], name: str):
         self.path, self.stored, self.table, self.name = path, stored, table, name
         self.array: Any = None
         self.address = 0
+        self.made = NONE
 
     @property
     def tensor(self) -> Any:
@@ -46,10 +53,13 @@ class Sharing:
     """The parameters and states of a graph as tensors; `params` and `buffers` are their slots, in the graph's order.
 
     Constants (`FixedState`) stay in the graph. An array that several modules share is one tensor, under each name.
+
+    `leavesGrads`  gradients that torch accumulates become the parameters' `grad`
     """
 
     def __init__(self, graph: Graph, root: Any):
         self.graph, self.flat = graph, graph.steps()
+        self.leavesGrads, self.lastUpdate = False, -1
         self.params: list[SharedTensor] = []
         self.buffers: list[SharedTensor] = []
         slots: dict[int, SharedTensor] = {}
@@ -119,3 +129,11 @@ class Sharing:
             self.join()
         count = len(self.params)
         return tensors[:count], tensors[count:], isSame
+
+    def noteGradients(self, tensors: Sequence[Any], arrays: Sequence[Any]) -> None:
+        """Note the parameters' first gradients after an update: tensors over the memory of arrays, left in `grad`."""
+        if self.leavesGrads and self.lastUpdate != LastUpdate.version:
+            self.lastUpdate = LastUpdate.version
+            for slot, tensor, array in zip(self.params, tensors, arrays):
+                if tensor is not None and tensor.is_contiguous():
+                    slot.made = array, tensor.data_ptr()

@@ -92,7 +92,7 @@ class SplitPass:
         self.forwardPass, self.backwardPass = CompiledPass(self.forwardGraph, check), CompiledPass(back)
         order = {target.numbers: slot for slot, target in enumerate(ins)}
         keys = [*[(n,) for n in flat.inputs], *[numbers.get(id(p), ()) for p in params]]
-        self.slots = [order.get(key) for key in keys]  # by input, then by parameter
+        self.slots = [order.get(key, -1) for key in keys]  # by input, then by parameter; -1 if not reached
 
     def forward(self, arrays: list[Any]) -> tuple[list[Any], list[Any], bool]:
         """Return the outputs, the values for `backward`, and True if nothing else shares their memory."""
@@ -111,7 +111,8 @@ class SplitPass:
             y = outputs[group[0]]
             values.append(sum(present[1:], present[0]) if present else np.zeros_like(y, shape=y.shape))
         results, isSeparate = self.backwardPass(values)
-        return [None if slot is None else results[slot] for slot in self.slots], isSeparate
+        results = [*results, None]
+        return [results[slot] for slot in self.slots], isSeparate
 
 
 class CompiledPass:
