@@ -82,6 +82,12 @@ def isNumber(value: object) -> bool:
     return isReal and math.isfinite(value)  # type: ignore[arg-type]
 
 
+def isSpan(value: object) -> bool:
+    """True for two finite numbers, the first of which is not the larger."""
+    isPair = isinstance(value, (tuple, list)) and len(value) == 2 and all(map(isNumber, value))
+    return isPair and value[0] <= value[1]  # type: ignore[index]
+
+
 def isType(value: Any) -> bool:
     """True if numpy knows this dtype; None, which numpy reads as float64, is refused."""
     try:
@@ -118,6 +124,7 @@ if TYPE_CHECKING:
     Texts: TypeAlias = str | Sequence[str]
     Whole: TypeAlias = int
     Items: TypeAlias = Sequence[Any]
+    Span: TypeAlias = float | Sequence[float]
     Axes: TypeAlias = Sequence[int]
     Wholes: TypeAlias = Sequence[int]
     Counts: TypeAlias = Sequence[int]
@@ -170,6 +177,7 @@ else:
     Whole = Argument(
         "a whole number", lambda value: isinstance(value, Integral) and not isinstance(value, bool), ShapeError
     )
+    Span = Argument("a number, or two numbers (low, high)", lambda value: isNumber(value) or isSpan(value))
     Items = Argument("a tuple or a list", lambda value: isinstance(value, (tuple, list)), ShapeError)
     Axes = Argument("a tuple of axes, such as (0, 2, 1)", lambda value: isinstance(value, (tuple, list)), ShapeError)
     Wholes = Argument("a list of whole numbers", lambda value: areWhole(value), ShapeError)

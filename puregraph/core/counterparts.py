@@ -18,11 +18,12 @@ from typing import NamedTuple
 
 SIZED = "the number of inputs is written: sizes are never taken from data"
 COSTS = "costs are modules: CrossEntropy()(x, target)"
-RANDOMLY = "modules such as RandomFlip and RandomContrast change images in a network; others are functions of your own"
+RANDOMLY = "images are changed by functions of your own ahead of a network, or by modules such as RandomFlip in it"
 
 TABLE: dict[str, str] = {
     "torch.nn": f"""
-Linear Bilinear Flatten Identity Dropout AlphaDropout LayerNorm GroupNorm LocalResponseNorm ChannelShuffle
+Linear Bilinear Flatten Identity Dropout AlphaDropout FeatureAlphaDropout LayerNorm GroupNorm
+  LocalResponseNorm ChannelShuffle
   PixelShuffle
 PixelUnshuffle CosineSimilarity PairwiseDistance Unfold GLU Mish Sigmoid Tanh Threshold LogSigmoid GRU LSTM RNN
   Sequential
@@ -61,7 +62,6 @@ Embedding = Embedder; -1 is padding, and gives zeros
 EmbeddingBag = EmbedderBag
 MultiheadAttention = MultiHeadAttention
 Dropout1d Dropout2d Dropout3d = Dropout2D; of any number of spatial axes
-FeatureAlphaDropout: AlphaDropout drops elements, Dropout2D maps; no module does both
 ReLU = Relu
 ReLU6 = Relu6
 LeakyReLU = LeakyRelu
@@ -171,7 +171,7 @@ multi_head_attention_forward = MultiHeadAttention
 dropout = Dropout
 dropout1d dropout2d dropout3d = Dropout2D
 alpha_dropout = AlphaDropout
-feature_alpha_dropout: AlphaDropout drops elements, Dropout2D maps; no module does both
+feature_alpha_dropout = FeatureAlphaDropout
 relu relu_ = Relu
 relu6 = Relu6
 leaky_relu leaky_relu_ = LeakyRelu
@@ -282,7 +282,7 @@ DepthwiseConv1D = Conv1D(8, 8, 3, groups=8)
 DepthwiseConv2D = Conv2D(8, 8, 3, groups=8)
 SeparableConv1D SeparableConvolution1D = Sequential(Conv1D(8, 8, 3, groups=8, useBias=False), Conv1D(8, 16, 1))
 SeparableConv2D SeparableConvolution2D = Sequential(Conv2D(8, 8, 3, groups=8, useBias=False), Conv2D(8, 16, 1))
-Activation: an activation is a module of its own: Relu(), Sigmoid(), Tanh(), Gelu(), SoftMax()
+Activation = Relu; each activation is a module of its own: Sigmoid, Tanh, Gelu, SoftMax
 BatchNormalization = BatchNorm; momentum=0.01 for 0.99 there: the share of the new value
 LayerNormalization = LayerNorm
 RMSNormalization = RmsNorm
@@ -337,8 +337,7 @@ SimpleRNN = RNN
 SimpleRNNCell = RNNCell
 StackedRNNCells = RecurrentLayers
 Bidirectional = LSTM(8, 16, direction="bi")
-TimeDistributed: Linear takes any number of leading axes; of other modules the axes of samples and times are joined by
-  Reshape
+TimeDistributed
 Softmax = SoftMax
 ConvLSTM1D ConvLSTM2D ConvLSTM3D = ConvLSTM; channels come before spatial axes
 STFTSpectrogram: DFT transforms windows, and a Conv1D with cosines and sines for weights makes both at once
@@ -352,12 +351,15 @@ Pipeline = Sequential
 IntegerLookup StringLookup = puregraph.data.TableReader(categories="town"); numbers categories ahead of a network
 Hashing HashedCrossing TextVectorization Discretization: texts and intervals become numbers ahead of a network,
   as by np.digitize
-RandomBrightness RandomColorDegeneration RandomContrast RandomFlip RandomGrayscale RandomInvert
+AutoContrast RandomBrightness RandomColorDegeneration RandomContrast RandomElasticTransform RandomErasing
+  RandomFlip RandomGaussianBlur RandomGrayscale RandomHue RandomInvert RandomPerspective RandomPosterization
+  RandomRotation RandomSaturation RandomSharpness RandomShear RandomTranslation RandomZoom
+CutMix = CutMix; takes images and targets, which both are outputs
+MixUp = MixUp; takes images and targets, which both are outputs
+RandomColorJitter = Sequential(RandomBrightness(), RandomContrast(), RandomSaturation(), RandomHue())
 Solarization = Solarization(threshold=0.5); of one threshold, which there is uniform between 0 and its factor
 RandomCrop = puregraph.data.Augmented(images, target, flip=True, crop=4); the batches of a training
-AugMix AutoContrast ContrastLimitedAdaptiveHistogramEqualization CutMix Equalization MixUp RandAugment RandomColorJitter
-  RandomElasticTransform RandomErasing RandomGaussianBlur RandomHue RandomPerspective RandomPosterization RandomRotation
-  RandomSaturation RandomSharpness RandomShear RandomTranslation RandomZoom MaxNumBoundingBoxes:
+AugMix ContrastLimitedAdaptiveHistogramEqualization Equalization RandAugment MaxNumBoundingBoxes:
   {RANDOMLY}
 FlaxLayer JaxLayer TFSMLayer: no layers of other frameworks are run; puregraph.onnx reads their models
 TorchModuleWrapper: puregraph.torch.fromTorch makes a graph of a network of PyTorch's
@@ -460,7 +462,7 @@ InstanceNorm2D = InstanceNorm; of any rank
 MaxUnpool2D = MaxUnpool; MaxPool2D(useMask=True) gives the mask that it takes
 Pad1D Pad2D = Pad
 SpatialTf = GridSample; at the grid that AffineGrid makes of theta
-Activation: an activation is a module of its own: Relu(), Sigmoid(), Tanh(), Gelu(), SoftMax()
+Activation = Relu; each activation is a module of its own: Sigmoid, Tanh, LeakyRelu, Elu, SoftPlus, Clip
 sigmoid = Sigmoid
 tanh = Tanh
 relu = Relu
@@ -468,7 +470,9 @@ leakyRelu = LeakyRelu
 elu = Elu
 softPlus = SoftPlus
 clip = Clip
-Replicate ToList Glue: not needed: a node of a Graph may have any number of readers
+Glue = Function; its callbacks are the methods forward and backward
+Replicate: not needed: a node of a Graph may have any number of readers
+ToList: not needed: several outputs of a node are a list, and one output is read by its slot: (node, 0)
 ActivationType DataType GroupMode InitScheme InjectMode NoiseType PadMode PenaltyMode RNNMode DirectionMode
   UpsampleMode WeightModifier: an option is a str: Pad(1, mode="reflect")
 MemoryUnit: summary(net, shape) says how many bytes, in a unit that suits

@@ -30,12 +30,12 @@ from puregraph.modules.adaptivepool import AdaptiveAvgPool, AdaptiveMaxPool
 from puregraph.modules.arithmetic import Add, Clip, Div, Mod, Mul, MulAddConst, Power, Sub
 from puregraph.modules.attention import Attention
 from puregraph.modules.augmentation import (
+    AutoContrast,
     RandomBrightness,
-    RandomColorDegeneration,
     RandomContrast,
     RandomFlip,
-    RandomGrayscale,
     RandomInvert,
+    RandomPosterization,
     Solarization,
 )
 from puregraph.modules.batchnorm import BatchNorm
@@ -49,12 +49,14 @@ from puregraph.modules.block import (
     MultiHeadAttention,
     RecurrentLayers,
     RNNCell,
+    TimeDistributed,
     Transformer,
     TransformerDecoder,
     TransformerDecoderLayer,
     TransformerEncoder,
     TransformerEncoderLayer,
 )
+from puregraph.modules.coloring import RandomColorDegeneration, RandomGrayscale, RandomHue, RandomSaturation
 from puregraph.modules.comparison import (
     And,
     Equal,
@@ -81,6 +83,7 @@ from puregraph.modules.dropout import (
     DropBlock,
     Dropout,
     Dropout2D,
+    FeatureAlphaDropout,
     Multinomial,
     NoiseInjector,
     RRelu,
@@ -97,6 +100,7 @@ from puregraph.modules.integerlayers import IntegerConvolve, IntegerMatMul
 from puregraph.modules.joining import Concat, DepthConcat, Split
 from puregraph.modules.linear import Bilinear, GroupLinear, Linear
 from puregraph.modules.localnorm import LCN, LocalResponseNorm, LpNormalize, MapLRN, SubtractMean
+from puregraph.modules.mixing import CutMix, MixUp, RandomErasing
 from puregraph.modules.normalization import GroupNorm, InstanceNorm, LayerNorm, RmsNorm
 from puregraph.modules.normreduction import L1Norm, L2Norm, LogSum, LogSumExp, LpNorm, Prod, SumSquares
 from puregraph.modules.pad import Pad
@@ -148,21 +152,23 @@ from puregraph.modules.scalemaps import ScaleMaps
 from puregraph.modules.scattering import ScatterElements, ScatterND
 from puregraph.modules.selection import Compress, KMaxPool, NonZero, OneHot, TopKValues, Trilu, Unique
 from puregraph.modules.shapeof import Shape, Size
+from puregraph.modules.sharpness import RandomGaussianBlur, RandomSharpness
 from puregraph.modules.shuffling import ChannelShuffle, PixelShuffle, PixelUnshuffle
 from puregraph.modules.signal import DFT, Col2Im, Unfold
 from puregraph.modules.similarity import CosineSimilarity, PairwiseDistance
 from puregraph.modules.slice import DynamicSlice, Slice
 from puregraph.modules.softmax import Entmax, GumbelSoftMax, HardMax, LogSoftMax, SoftMax, SoftMin, SparseMax
 from puregraph.modules.tensorscatter import TensorScatter
+from puregraph.modules.warping import (
+    RandomElasticTransform,
+    RandomPerspective,
+    RandomRotation,
+    RandomShear,
+    RandomTranslation,
+    RandomZoom,
+)
 
 __all__ = [
-    "Solarization",
-    "RandomInvert",
-    "RandomGrayscale",
-    "RandomFlip",
-    "RandomContrast",
-    "RandomColorDegeneration",
-    "RandomBrightness",
     "AdaptiveAvgPool",
     "AdaptiveMaxPool",
     "Add",
@@ -172,6 +178,7 @@ __all__ = [
     "ArgMax",
     "ArgMin",
     "Attention",
+    "AutoContrast",
     "AvgPool1D",
     "AvgPool2D",
     "AvgPool3D",
@@ -198,6 +205,7 @@ __all__ = [
     "CosineSimilarity",
     "CumProd",
     "CumSum",
+    "CutMix",
     "DFT",
     "Deconv2D",
     "DeconvNd",
@@ -219,6 +227,7 @@ __all__ = [
     "Expand",
     "EyeLike",
     "FakeQuantise",
+    "FeatureAlphaDropout",
     "Flatten",
     "FractionalMaxPool",
     "Full",
@@ -283,6 +292,7 @@ __all__ = [
     "Mean",
     "Min",
     "Mish",
+    "MixUp",
     "MoE",
     "Mod",
     "MoveAxis",
@@ -317,7 +327,25 @@ __all__ = [
     "RNN",
     "RNNCell",
     "RRelu",
+    "RandomBrightness",
+    "RandomColorDegeneration",
+    "RandomContrast",
+    "RandomElasticTransform",
+    "RandomErasing",
+    "RandomFlip",
+    "RandomGaussianBlur",
+    "RandomGrayscale",
+    "RandomHue",
+    "RandomInvert",
     "RandomLike",
+    "RandomPerspective",
+    "RandomPosterization",
+    "RandomRotation",
+    "RandomSaturation",
+    "RandomSharpness",
+    "RandomShear",
+    "RandomTranslation",
+    "RandomZoom",
     "Range",
     "ReGLU",
     "RecurrentCells",
@@ -347,6 +375,7 @@ __all__ = [
     "SoftPlus",
     "SoftShrink",
     "SoftSign",
+    "Solarization",
     "SparseMax",
     "SpectralNorm",
     "Split",
@@ -367,6 +396,7 @@ __all__ = [
     "TensorScatter",
     "Threshold",
     "Tile",
+    "TimeDistributed",
     "TopKValues",
     "Transformer",
     "TransformerDecoder",

@@ -4,22 +4,39 @@
 run in a compiled step and are saved with it.
 """
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 
-from puregraph.core.arguments import Fraction, Items, NotNegative, choice, isNumber
+from puregraph.autodiff.derivatives.ruletape import derivedGrad
+from puregraph.core.arguments import Argument, Fraction, Items, NotNegative, areWhole, choice, isSpan, isWhole
 from puregraph.core.errors import ArgumentError, need
+from puregraph.graph.module import Module
 from puregraph.modules.dropout import _Noise, unit
 
-GRAY = (0.2989, 0.587, 0.114)  # the luma of red, green and blue, ITU-R BT.601
+
+def areBits(value):
+    """True for a number of bits from 1 to 8, or two, the first not the larger."""
+    isPair = isSpan(value) and areWhole(value, 1)
+    return (isPair and value[1] <= 8) or (isWhole(value, 1) and value <= 8)
+
+
+Bits = Annotated[Any, Argument("a whole number from 1 to 8, or two (low, high)", areBits)]
+
+
+def spanOf(factor):
+    """The bounds (low, high) of a factor; (-f, f) for a single number f."""
+    return tuple(factor) if isinstance(factor, (tuple, list)) else (-abs(factor), abs(factor))
 
 
 class _Augmentation(_Noise):
     """Base class: random bits `draw` for each sample; a subclass writes `changed`, of u uniform in (0, 1)."""
 
+    isFilled = False  # True if no side of an image may be 0
+
     def dataShapeFrom(self, x):
         need(len(x) == 4, "images (n, channels, height, width)", x)
+        need(not self.isFilled or 0 not in x[2:], "images (n, channels, height, width), no side 0", x)
         return x
 
     def drawShape(self, x):
@@ -34,16 +51,23 @@ class _Augmentation(_Noise):
         raise NotImplementedError
 
 
+def rangeOf(module, range):
+    """The values of black and white as a tuple.
+
+    Raises    ArgumentError unless they are two numbers, the smaller one first
+    """
+    if not isSpan(range) or range[0] == range[1]:
+        wanted = "range as two numbers, the smaller one first"
+        raise ArgumentError(f"{type(module).__name__}: wanted {wanted}, got {range!r}")
+    return tuple(range)
+
+
 class _OfRange(_Augmentation):
     """Base class of those that need to know the values of black and white, `range`."""
 
     def __init__(self, factor, range=(0.0, 1.0), name=None):
         super().__init__(name)
-        if len(range) != 2 or not all(map(isNumber, range)) or not range[0] < range[1]:
-            raise ArgumentError(
-                f"{type(self).__name__}: wanted range as two numbers, the smaller one first, got {range!r}"
-            )
-        self.factor, self.range = factor, tuple(range)
+        self.factor, self.range = factor, rangeOf(self, range)
 
     @classmethod
     def examples(cls):
@@ -112,12 +136,10 @@ class RandomContrast(_OfRange):
               four axes, height and width at least 1
     """
 
+    isFilled = True
+
     def __init__(self, factor: Fraction = 0.2, range: Items = (0.0, 1.0), name=None):
         super().__init__(factor, range, name)
-
-    def dataShapeFrom(self, x):
-        need(len(x) == 4 and 0 not in x[2:], "images (n, channels, height, width), no side 0", x)
-        return x
 
     def changed(self, x, u):
         """The images, further from the means of their channels, or nearer."""
@@ -168,49 +190,69 @@ class Solarization(_OfRange):
         yield cls(0.3, 0.25, (-1.0, 2.0)), [(3, 1, 2, 3)]
 
 
-class _Colored(_Augmentation):
-    """Base class of those that need red, green and blue."""
+class RandomPosterization(_OfRange):
+    """y = x in steps of 2^(8 - b) of the 255 between low and high of `range`, b within `bits`; in evalMode y is x
 
-    def __init__(self, factor: Fraction = 0.5, name=None):
-        super().__init__(name)
-        self.factor = factor
+    The value from 0 to 255 is rounded to the nearest integer, of which the b highest of 8 bits are kept; `bits` is a
+    number, or two (low, high), both of which occur. The gradient is 0.
 
-    def dataShapeFrom(self, x):
-        need(len(x) == 4 and x[1] == 3, "images (n, 3, height, width)", x)
-        return x
+    Shapes    x (n, channels, height, width), draw (n, 1, 1, 1), key (), count () -> y as x
+    Source    Cubuk et al. 2019, AutoAugment, arXiv:1805.09501, table 6, Posterize; Keras' RandomPosterization
+    Raises    ArgumentError for bits outside of 1 to 8, or a range that is no two numbers; ShapeError unless x has four
+              axes
+    """
 
-    def gray(self, x):
-        """The luma of each element, (n, 1, height, width)."""
-        red, green, blue = GRAY
-        return red * x[:, :1] + green * x[:, 1:2] + blue * x[:, 2:]
+    def __init__(self, bits: Bits = (4, 8), range: Items = (0.0, 1.0), name=None):
+        super().__init__(bits, range, name)
+
+    def changed(self, x, u):
+        """The images, with as many levels as u says."""
+        low, high = self.range
+        least, most = self.factor if isSpan(self.factor) else (self.factor, self.factor)
+        count = np.floor(least + (most - least + 1) * u)
+        step = np.floor(np.exp2(8 - count) + 0.5)  # exp2 may miss a power of 2 by its last bit
+        value = np.floor((np.clip(x, low, high) - low) * (255 / (high - low)) + 0.5)
+        return low + np.floor(value / step) * step * ((high - low) / 255)
 
     @classmethod
     def examples(cls):
         yield cls(), [(4, 3, 5, 2)]
-        yield cls(1.0), [(3, 3, 2, 3)]
+        yield cls(3, (-1.0, 2.0)), [(3, 1, 2, 3)]
 
 
-class RandomGrayscale(_Colored):
-    """y = 0.2989 red + 0.587 green + 0.114 blue for all three channels with probability `factor`, else x; x in evalMode
+class AutoContrast(Module):
+    """y = low + (high - low) (x - m) / (M - m), m and M the least and largest element of a channel, in both modes
 
-    Shapes    x (n, 3, height, width), draw (n, 1, 1, 1), key (), count () -> y as x
-    Source    ITU-R BT.601, luma; Chen et al. 2020, SimCLR, arXiv:2002.05709, appendix A; Keras' RandomGrayscale
-    Raises    ArgumentError for a factor outside of 0 to 1; ShapeError unless x has three channels
+    low and high are those of `range`. A channel of one value stays as it is.
+
+    Shapes    x (n, channels, height, width) -> y as x
+    Source    Cubuk et al. 2019, AutoAugment, arXiv:1805.09501, table 6; Keras' AutoContrast
+    Raises    ArgumentError for a range that is no two numbers; ShapeError unless x has four axes, height and width at
+              least 1
     """
 
-    def changed(self, x, u):
-        """The images, of which u makes some gray."""
-        return np.where(u < self.factor, self.gray(x), x)
+    reads = ("x",)
+    needsFloats = True
 
+    def __init__(self, range: Items = (0.0, 1.0), name=None):
+        super().__init__(name)
+        self.range = rangeOf(self, range)
 
-class RandomColorDegeneration(_Colored):
-    """y = x + s (gray - x), s uniform in (0, factor), gray as RandomGrayscale's; in evalMode y is x itself
+    def dataShapeFrom(self, x):
+        need(len(x) == 4 and 0 not in x[2:], "images (n, channels, height, width), no side 0", x)
+        return x
 
-    Shapes    x (n, 3, height, width), draw (n, 1, 1, 1), key (), count () -> y as x
-    Source    Cubuk et al. 2019, AutoAugment, arXiv:1805.09501, table 6, Color; Keras' RandomColorDegeneration
-    Raises    ArgumentError for a factor outside of 0 to 1; ShapeError unless x has three channels
-    """
+    def updateData(self, x):
+        low, high = self.range
+        least, most = np.min(x, axis=(2, 3), keepdims=True), np.max(x, axis=(2, 3), keepdims=True)
+        isFlat = least == most
+        y = (x - least) / np.where(isFlat, 1, most - least) * (high - low) + low
+        return np.where(isFlat, x, y)
 
-    def changed(self, x, u):
-        """The images, less saturated by u."""
-        return x + (self.gray(x) - x) * (self.factor * u)
+    def updateGrad(self, grad, x, y):
+        return derivedGrad(self.updateData, grad, (x,), (True,))
+
+    @classmethod
+    def examples(cls):
+        yield cls(), [(4, 3, 5, 2)]
+        yield cls((-1.0, 2.0)), [(3, 1, 2, 3)]

@@ -138,6 +138,16 @@ class AlphaDropout(Dropout):
         return 1 / ((1 - self.p) * (1 + self.p * self.LEAST**2)) ** 0.5
 
 
+class FeatureAlphaDropout(AlphaDropout, Dropout2D):
+    """AlphaDropout with one element of the mask for each map of each sample: y = a (x mask + d (1 - mask)) + b
+
+    Shapes    x (n, maps, *spatial), mask (n, maps, 1, ...), key (), count () -> y as x
+    Source    Klambauer et al. 2017, arXiv:1706.02515, section 2, for maps as in Tompson et al. 2015, arXiv:1411.4280;
+              torch.nn.FeatureAlphaDropout
+    Raises    ArgumentError unless 0 <= p < 1; ShapeError if x has no maps
+    """
+
+
 class DropBlock(Dropout):
     """y = x mask c, the mask 0 in blocks of `size` along each spatial axis; in evalMode y is x itself
 

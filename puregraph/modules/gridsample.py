@@ -205,12 +205,17 @@ def weighed(taps, chosen, dtype, slope=None):
     return product.astype(dtype)[..., None]
 
 
+def weighedRows(table, index, weight):
+    """The rows of a table at some indices times their weights; 0 where the index is -1."""
+    return gather(table, index) * weight
+
+
 @widened
 def sampled(table, taps, shape):
     """y (n, positions, c): the weighted sum of the elements that the taps read."""
     y = 0
     for chosen, index in combined(taps, shape):
-        y = y + gather(table, index) * weighed(taps, chosen, table.dtype)
+        y = y + weighedRows(table, index, weighed(taps, chosen, table.dtype))
     return y
 
 

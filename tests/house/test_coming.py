@@ -49,12 +49,13 @@ BARE = {  # arguments of what has no examples
     "RecurrentLayers": ("LSTM", 4, 8),
     "ConvLSTM": (2, 3, (3, 3)),
     "MultiHeadAttention": (8, 2),
+    "TimeDistributed": (puregraph.Relu(),),
     **dict.fromkeys(("LSTMCell", "GRUCell", "RNNCell"), (4, 8)),
     **dict.fromkeys(("TransformerEncoderLayer", "TransformerDecoderLayer", "Transformer"), (8, 2)),
     **dict.fromkeys(("TransformerEncoder", "TransformerDecoder"), (2, 8, 2)),
 }
 CALLED = {"findRate", "load", "quantise", "seed"}  # functions that act on something
-BASES = {"Module", "Cost", "Optimizer", "Metric", "ShapeError"}
+BASES = {"Function", "Module", "Cost", "Optimizer", "Metric", "ShapeError"}
 
 
 @pytest.mark.parametrize("here", HERE)

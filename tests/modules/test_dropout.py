@@ -8,7 +8,16 @@ from peers import ours
 
 from puregraph.core import initial
 from puregraph.core.errors import ArgumentError
-from puregraph.modules import AlphaDropout, DropBlock, Dropout, Dropout2D, NoiseInjector, RRelu, StochasticDepth
+from puregraph.modules import (
+    AlphaDropout,
+    DropBlock,
+    Dropout,
+    Dropout2D,
+    FeatureAlphaDropout,
+    NoiseInjector,
+    RRelu,
+    StochasticDepth,
+)
 from puregraph.ops.random.reference import uniform
 
 ONES = np.ones((50, 40), dtype="f")
@@ -106,6 +115,18 @@ def test_alpha_dropout_keeps_mean_and_variance():
     y = AlphaDropout(0.3)(x)
     assert abs(y.mean()) < 0.01 and abs(y.std() - 1) < 0.01
     assert len(np.unique(y)) < 0.75 * x.size  # all dropped elements have one value
+
+
+def test_feature_alpha_dropout_drops_maps_as_alpha_dropout_drops_elements():
+    x = np.random.default_rng(0).standard_normal((300, 400, 3, 2))
+    y, gx = ours(FeatureAlphaDropout(0.3), [x], np.ones(x.shape))
+    isDropped = (y == y[..., :1, :1]).all((2, 3))
+    assert abs(isDropped.mean() - 0.3) < 0.01 and len(np.unique(y[isDropped])) == 1
+    assert np.allclose(y[~isDropped], FeatureAlphaDropout(0.3).factor * (x[~isDropped] - 0.3 * AlphaDropout.LEAST))
+    assert abs(y.mean()) < 0.01 and abs(y.std() - 1) < 0.01
+    assert np.array_equal(
+        gx, np.where(isDropped, 0, FeatureAlphaDropout(0.3).factor)[..., None, None] * np.ones((3, 2))
+    )
 
 
 def test_noise_has_its_mean_and_deviation_and_is_none_in_evaluation():

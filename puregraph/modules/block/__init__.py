@@ -8,6 +8,7 @@ from puregraph.modules.block.mixture import MoE
 from puregraph.modules.block.multihead import MultiHeadAttention
 from puregraph.modules.block.recurrentlayers import GRUCell, LSTMCell, RecurrentLayers, RNNCell
 from puregraph.modules.block.relative import alibiBias, relativeBias
+from puregraph.modules.block.timedistributed import TimeDistributed
 
 __all__ = [
     "ConvLSTM",
@@ -18,6 +19,7 @@ __all__ = [
     "MultiHeadAttention",
     "RNNCell",
     "RecurrentLayers",
+    "TimeDistributed",
     "Transformer",
     "TransformerDecoder",
     "TransformerDecoderLayer",

@@ -11,6 +11,7 @@ from puregraph.modules.costs import Cost
 from puregraph.modules.gated import _Gated
 from puregraph.modules.graphlayers import _GraphLayer
 from puregraph.modules.localnorm import _OfWindows
+from puregraph.modules.mixing import _Mixing
 from puregraph.modules.penalty import Penalty
 from puregraph.modules.shuffling import _Shuffle
 from puregraph.modules.similarity import _Similarity
@@ -31,12 +32,18 @@ def traced(step: OnnxStep) -> None:
         write(step)
 
 
-RULED: tuple[type, ...] = (modules.Bilinear, modules.DepthConcat, modules.GroupLinear, modules.KMaxPool)
+RULED: tuple[type, ...] = (
+    modules.AutoContrast,
+    modules.Bilinear,
+    modules.DepthConcat,
+    modules.GroupLinear,
+    modules.KMaxPool,
+)
 RULED += (modules.EmbedderBag, modules.Entmax, modules.NoiseInjector, modules.RRelu, modules.SoftMin)
 RULED += (modules.SparseMax, modules.Unfold)
 
 
-@writesOnnx(Cost, *RULED, _Adaptive, _Augmentation, _Gated, _GraphLayer, _OfWindows, _Shuffle, _Similarity)
+@writesOnnx(Cost, *RULED, _Adaptive, _Augmentation, _Gated, _GraphLayer, _Mixing, _OfWindows, _Shuffle, _Similarity)
 def ruled(step: OnnxStep) -> None:
     """The calls of the rule; data checks, such as of labels, are left out."""
     forAnySize(step, writeRule)
