@@ -13,10 +13,9 @@ from typing import Any
 from puregraph.cli.modelargument import findGraph
 from puregraph.cli.terminal import printJson
 from puregraph.cli.usageerror import UsageError
-from puregraph.compile.runtime.gc import uncollected
+from puregraph.core.base.uncollected import uncollected
 from puregraph.core.errors import ArgumentError, CheckpointError, PuregraphError, printable
 from puregraph.core.storage.archive import TITLE
-from puregraph.draw.differencepicture import differenceDrawing
 from puregraph.graph import Graph
 from puregraph.graph.analysis.difference import (
     NOREADERS,
@@ -43,6 +42,8 @@ def runDiff(options: argparse.Namespace) -> int:
                 raise UsageError("--output: wanted two models, got a file of weights, which has no nodes to draw")
             compared = differenceOf(*sides)
             if options.output:
+                from puregraph.draw.differencepicture import differenceDrawing  # nothing else here needs it
+
                 differenceDrawing(sides[0].graph, sides[1].graph, compared).save(options.output)
         except (ArgumentError, CheckpointError) as error:
             raise UsageError(str(error)) from None

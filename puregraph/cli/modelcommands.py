@@ -1,12 +1,10 @@
-"""Model commands: shapes, draw, check and plan, which take a model and the shapes of its inputs."""
+"""Model commands: shapes, draw and check, which take a model and the shapes of its inputs."""
 
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import Any
 
-from puregraph.cli import plancommand
 from puregraph.cli.modelargument import findGraph, modelAndShapes
 from puregraph.cli.terminal import hasColor, paint, printJson, terminalWidth
 from puregraph.cli.usageerror import UsageError
@@ -123,27 +121,3 @@ def problemOf(module: Any, shapes: list[Any]) -> str:
     except CheckError as error:
         return str(error)
     return ""
-
-
-def runPlan(options: argparse.Namespace) -> int:
-    """Print the cost of each split of a model on the described machines, or the measured speeds of this machine."""
-    if options.measure:
-        return plancommand.measureHere()
-    if options.model is None:
-        raise UsageError("wanted a script that trains, or a model and the shapes of a batch, or --measure")
-    line = ""
-    try:
-        if options.shapes:
-            graph, *shapes = modelAndShapes(options)
-            plans = plancommand.plansFrom(options, graph, shapes)
-        elif Path(options.model).is_file():
-            line, plans = plancommand.plansOfScript(options, options.model)
-        else:
-            raise UsageError(f"there is no script {options.model!r}; for a model give the shapes of a batch as well")
-    except ArgumentError as error:
-        raise UsageError(str(error)) from None
-    if options.json:
-        printJson(plancommand.rowsOf(plans), options.out)
-    else:
-        print("\n\n".join(filter(None, [line, *[plan.table() for plan in plans]])))
-    return 0 if any(plan.best is not None for plan in plans) else 1

@@ -12,6 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from puregraph import optimizers
+from puregraph.cli.modelargument import modelAndShapes
+from puregraph.cli.terminal import printJson
+from puregraph.cli.usageerror import UsageError
 from puregraph.core.errors import ArgumentError
 from puregraph.distributed import Cluster, LinkSpeed
 from puregraph.distributed.launch import launcher
@@ -36,6 +39,30 @@ def addArguments(command: argparse.ArgumentParser) -> None:
     command.add_argument("--batch", metavar="N", help="samples of a whole batch, in place of a script's")
     command.add_argument("--arguments", metavar="TEXT", default="", help="what a script is given, as in a shell")
     command.add_argument("--measure", action="store_true", help="measure these figures with two processes here")
+
+
+def runPlan(options: argparse.Namespace) -> int:
+    """Print the cost of each split of a model on the described machines, or the measured speeds of this machine."""
+    if options.measure:
+        return measureHere()
+    if options.model is None:
+        raise UsageError("wanted a script that trains, or a model and the shapes of a batch, or --measure")
+    line = ""
+    try:
+        if options.shapes:
+            graph, *shapes = modelAndShapes(options)
+            plans = plansFrom(options, graph, shapes)
+        elif Path(options.model).is_file():
+            line, plans = plansOfScript(options, options.model)
+        else:
+            raise UsageError(f"there is no script {options.model!r}; for a model give the shapes of a batch as well")
+    except ArgumentError as error:
+        raise UsageError(str(error)) from None
+    if options.json:
+        printJson(rowsOf(plans), options.out)
+    else:
+        print("\n\n".join(filter(None, [line, *[plan.table() for plan in plans]])))
+    return 0 if any(plan.best is not None for plan in plans) else 1
 
 
 class PlannedRun(BaseException):

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from puregraph.compile.runtime.gc import uncollected
 from puregraph.core.arguments import Argument, Flag, Size, takes
 from puregraph.core.base.budget import Budget, BudgetError
+from puregraph.core.base.uncollected import uncollected
 from puregraph.core.dim import Dim
 from puregraph.core.errors import (
     CheckpointError,

@@ -27,12 +27,12 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import numpy as np
 
-from puregraph.compile.runtime.gc import uncollected
 from puregraph.core import device
 from puregraph.core.arguments import Argument, FileSource, Flag, OptimizerLike, Text, Texts, meets, takes
 from puregraph.core.base.align import aligned, fitting
 from puregraph.core.base.budget import Budget
 from puregraph.core.base.signals import Deferred
+from puregraph.core.base.uncollected import uncollected
 from puregraph.core.errors import ArgumentError, CheckpointError, printable
 from puregraph.core.param import Stored
 from puregraph.core.storage.archive import TITLE, write

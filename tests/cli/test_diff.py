@@ -1,6 +1,8 @@
 """`puregraph diff` lists what differs between checkpoints, ONNX files, models in Python and files of weights."""
 
 import json
+import subprocess
+import sys
 import time
 from contextlib import ExitStack
 from pathlib import Path
@@ -221,3 +223,12 @@ def test_tied_and_computed_parameters_of_checkpoints_are_read_once(tmp_path, cap
     first.W.data[0, 0] += 2
     assert main(["diff", paths[0], saved(tmp_path / "b.h5", tied)]) == 1
     assert "values differ by up to 2" in capsys.readouterr().out
+
+
+def test_the_command_imports_no_compiler_and_no_trainer(tmp_path):
+    path = saved(tmp_path / "a.h5", net())
+    code = f"import sys; from puregraph.cli import main; main(['diff', {path!r}, {path!r}]); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
+    names = set(done.stdout.split())
+    assert "6 nodes equal" in done.stdout and "puregraph.cli.diffcommand" in names
+    assert not names & {f"puregraph.{name}" for name in ("compile", "train", "distributed", "draw", "onnx")}

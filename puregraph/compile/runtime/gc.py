@@ -10,17 +10,7 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
-
-@contextmanager
-def uncollected() -> Iterator[None]:
-    """Turn garbage collection off: it would traverse all new objects again and again."""
-    was = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was:
-            gc.enable()
+from puregraph.core.base.uncollected import uncollected
 
 
 @contextmanager

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from puregraph.compile.runtime.gc import uncollected
+from puregraph.core.base.uncollected import uncollected
 from puregraph.ops.cuda.runtime.perdevice import PerDevice
 
 CAPTURING = threading.RLock()  # held while capturing: an event query by another thread can end a capture
