@@ -6,13 +6,17 @@ import pytest
 import puregraph
 from puregraph import (
     BCE,
+    BLEU,
+    CER,
     MSE,
     SGD,
+    WER,
     Accuracy,
     CostSum,
     CrossEntropy,
     Graph,
     Linear,
+    MeanAveragePrecision,
     Metric,
     Module,
     RocAuc,
@@ -130,11 +134,28 @@ def test_a_metric_without_weights_refuses_them():
 
     with pytest.raises(ArgumentError, match=r"Errors: takes no weights of samples; .*weight=None"):
         Errors().weighted()
-    with pytest.raises(ArgumentError, match="Spearman: takes no weights"):
-        Spearman().update(np.zeros(3), np.zeros(3), np.ones(3))
     for weight, words in ((-np.ones(12), "finite numbers from 0 on"), (np.ones(5), r"got shape \(5,\)")):
         with pytest.raises(DataError, match=words):
             Accuracy().update(np.zeros((12, 3)), LABELS, weight)
+
+
+@pytest.mark.parametrize(
+    ("metric", "prediction", "target"),
+    [
+        (Spearman(), np.arange(3.0), np.arange(3.0)),
+        (CER(), ["kitten"], ["sitting"]),
+        (WER(), ["the cat sat"], ["the cat sat down"]),
+        (BLEU(order=2), ["the cat sat"], [["the cat sat down", "a cat sat"]]),
+        (MeanAveragePrecision(thresholds=0.5), [[[0, 0, 10, 10, 0.9, 0]]], [[[0, 0, 10, 8, 0]]]),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_a_metric_that_is_not_defined_with_weights_says_so(metric, prediction, target):
+    with pytest.raises(ArgumentError, match=f"{type(metric).__name__}: takes no weights of samples; leave them out"):
+        metric.update(prediction, target, np.ones(len(target)))
+    assert np.isnan(metric.value())
+    metric.update(prediction, target, None)
+    assert metric.value() > 0
 
 
 def test_a_fraction_is_held_out_with_its_weights():

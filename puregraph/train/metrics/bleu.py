@@ -36,6 +36,7 @@ class BLEU(Metric):
     """
 
     blank: int | None = None
+    comparesArrays = False
 
     @takes(order=Count, ignore=Whole, axis=Whole)
     def __init__(self, order: int = 4, ignore: int = -1, axis: int = -1, which: int = 0, name: str | None = None):
@@ -45,7 +46,7 @@ class BLEU(Metric):
     def reset(self) -> None:
         self.sums = np.zeros((self.order + 1, 2))  # by n: n-grams in references, all n-grams; then lengths
 
-    def update(self, prediction: Any, target: Any) -> None:  # type: ignore[override]
+    def share(self, prediction: Any, target: Any) -> np.ndarray:
         several = [len(t) if isReferences(t) else 1 for t in target] if isinstance(target, (list, tuple)) else []
         flat = [x for t in target for x in (t if isReferences(t) else [t])] if several else target
         predicted = [self.divided(x) for x in listed(prediction, self, "predictions", self.axis)]
@@ -53,8 +54,8 @@ class BLEU(Metric):
         counts = several or [1] * len(actual)
         needEqual(len(predicted), len(counts), self.name)
         ends = np.cumsum([0, *counts])
-        for words, begin, end in zip(predicted, ends[:-1], ends[1:]):
-            self.sums = self.sums + self.counted(words, actual[begin:end])
+        samples = zip(predicted, ends[:-1], ends[1:])
+        return sum((self.counted(words, actual[begin:end]) for words, begin, end in samples), np.zeros_like(self.sums))
 
     def counted(self, words: list[Any], references: list[list[Any]]) -> np.ndarray:
         """Return the sums of a sample."""

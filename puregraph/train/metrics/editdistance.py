@@ -35,6 +35,7 @@ class CER(Metric):
     """
 
     better = "min"
+    comparesArrays = False
 
     @takes(blank=Size | None, ignore=Whole, axis=Whole)
     def __init__(
@@ -43,10 +44,10 @@ class CER(Metric):
         super().__init__(which, name)
         self.blank, self.ignore, self.axis = blank, ignore, axis
 
-    def update(self, prediction: Any, target: Any) -> None:  # type: ignore[override]
+    def share(self, prediction: Any, target: Any) -> np.ndarray:
         pairs = zip(*sequencesFrom(prediction, target, self), strict=True)
         counts = [(distance(found, wanted), len(wanted)) for found, wanted in pairs]
-        self.sums = self.sums + np.sum(np.array(counts, np.float64).reshape(-1, 2), axis=0)
+        return np.sum(np.array(counts, np.float64).reshape(-1, 2), axis=0)
 
     def divided(self, tokens: Any) -> Sequence[Any]:
         """Return the units of a text or of integers: characters."""

@@ -41,6 +41,8 @@ class MeanAveragePrecision(GatheredMetric):
     1.0
     """
 
+    comparesArrays = False
+
     @takes(points=Count | None, most=Count)
     def __init__(
         self,
@@ -60,14 +62,16 @@ class MeanAveragePrecision(GatheredMetric):
         self.points, self.most = points, most
         super().__init__(which, name)
 
-    def update(self, prediction: Any, target: Any) -> None:  # type: ignore[override]
+    def share(self, prediction: Any, target: Any) -> np.ndarray:
         predicted = self.boxesIn(prediction, 6, "predictions")
         actual = self.boxesIn(target, 5, "targets")
         if len(predicted) != len(actual):
             raise DataError(f"{self.name}: wanted targets of {len(predicted)} images, got {len(actual)}")
+        rows = [np.zeros((0, 2 + len(self.thresholds)))]
         for boxes, truths in zip(predicted, actual):
             for kind in np.union1d(boxes[:, 5], truths[:, 4]):
-                self.addRows(self.rowsOf(kind, boxes[boxes[:, 5] == kind], truths[truths[:, 4] == kind]))
+                rows.append(self.rowsOf(kind, boxes[boxes[:, 5] == kind], truths[truths[:, 4] == kind]))
+        return np.concatenate(rows)
 
     def boxesIn(self, images: Any, size: int, what: str) -> list[np.ndarray]:
         """Return the boxes of each image in float64, without padding."""

@@ -39,6 +39,7 @@ class Metric(ChecksKeywords):
     target: int | None = None  # the index of its target, if other than `which`
     isWeighted = False  # True if it reads the sampleWeight of a Trainer or Validator
     isAdded = False  # True if it is a term of the loss that no cost has
+    comparesArrays = True  # False if `share` takes predictions and targets as they are, such as texts
     gathered: tuple[str, ...] = ()  # names of arrays in state() that grow with the samples
 
     @takes(which=Size, name=Text | None)
@@ -68,8 +69,8 @@ class Metric(ChecksKeywords):
         """Check that `share` takes weights."""
         if not all("weight" in signature(method).parameters for method in (self.update, self.share)):
             raise ArgumentError(
-                f"{type(self).__name__}: takes no weights of samples; a class of your own takes them by "
-                "share(self, prediction, target, weight=None)"
+                f"{type(self).__name__}: takes no weights of samples; leave them out; a class of your own takes them "
+                "by share(self, prediction, target, weight=None)"
             )
 
     def update(self, prediction: AnyArray, target: AnyArray, weight: AnyArray | None = None) -> None:
@@ -86,11 +87,15 @@ class Metric(ChecksKeywords):
         self.sums = self.sums + added
 
     def onHost(self, prediction: AnyArray, target: AnyArray, weight: AnyArray | None) -> list[np.ndarray]:
-        """Return predictions, targets and, if there are any, weights as numpy arrays."""
+        """Return predictions, targets and, if there are any, weights as numpy arrays.
+
+        Raises    ArgumentError for weights of a metric that is not defined with them
+        """
+        pair = [device.toHost(prediction), device.toHost(target)] if self.comparesArrays else [prediction, target]
         if weight is None:
-            return [device.toHost(prediction), device.toHost(target)]
+            return pair
         self.needWeights()
-        return [device.toHost(prediction), device.toHost(target), checkedWeight(device.toHost(weight), self.name)]
+        return [*pair, checkedWeight(device.toHost(weight), self.name)]
 
     def share(self, *arrays: Any, **options: Any) -> ArrayLike:
         """Return the sums that a batch adds: numerator and denominator; written as share(prediction, target).
