@@ -91,7 +91,9 @@ class Metric(ChecksKeywords):
 
         Raises    ArgumentError for weights of a metric that is not defined with them
         """
-        pair = [device.toHost(prediction), device.toHost(target)] if self.comparesArrays else [prediction, target]
+        pair: list[Any] = (
+            [device.toHost(prediction), device.toHost(target)] if self.comparesArrays else [prediction, target]
+        )
         if weight is None:
             return pair
         self.needWeights()
