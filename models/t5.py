@@ -7,7 +7,7 @@ from puregraph.modules import Cast, Embedder, Gelu, Linear, Mul, MulAddConst, Re
 from puregraph.modules.block import MultiHeadAttention, relativeBias
 from puregraph.modules.block.multihead import normal
 
-HIDDEN = -1e9  # what is added to the scores of padding
+PADDING_SCORE = -1e9  # what is added to the scores of padding
 
 
 @takes(vocabulary=Count, layers=Count, heads=Count, size=Count, inner=Count, width=Count, buckets=Count, far=Count)
@@ -42,7 +42,7 @@ def t5(
     options = (heads, size, inner, width, gated, epsilon)
     seen = Reshape((0, 1, 1, -1), name="seen")(Cast("bool", name="isToken")(mask))
     hidden = Reshape((0, 1, 1, -1), name="hidden")(
-        MulAddConst(-HIDDEN, HIDDEN, name="penalty")(Cast("float32", name="tokens")(mask))
+        MulAddConst(-PADDING_SCORE, PADDING_SCORE, name="penalty")(Cast("float32", name="tokens")(mask))
     )
     bias = relativeBias(ids, heads, buckets, far, True, "encoder") + hidden
     h = words.node(ids)

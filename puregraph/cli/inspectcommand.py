@@ -13,7 +13,7 @@ from puregraph.core.storage.archive import TITLE
 from puregraph.core.storage.jsoncodec import decode
 from puregraph.graph.analysis.summary import bytesText, cut
 from puregraph.serialize import checkpoint
-from puregraph.serialize.weights.readers import HEAD, readerOf, readWeights
+from puregraph.serialize.weights.readers import HEAD_BYTES, readerOf, readWeights
 
 if TYPE_CHECKING:
     pass
@@ -60,7 +60,7 @@ def runInspect(options: argparse.Namespace) -> int:
 def isForeign(path: str) -> bool:
     """True if a file does not begin like a checkpoint: then it is another program's file of weights."""
     with open(path, "rb") as file:
-        head = file.read(HEAD)
+        head = file.read(HEAD_BYTES)
         return not head.startswith(TITLE) and readerOf(head, path, file) is not None
 
 

@@ -153,7 +153,7 @@ def adapts(stored: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
 
 # The blueprint ------------------------------------------------------------------------------------------------------
 
-DEPTH = 100
+MAX_DEPTH = 100
 
 
 class SizeCounter:
@@ -183,8 +183,8 @@ def build(blueprint: Any, name: str | None, sizes: SizeCounter, depth: int = 0) 
     kind, scheme = blueprint.get("classname"), dict(blueprint.get("scheme") or {})
     ownName = scheme.pop("name", None)
     name = name or ownName
-    if depth > DEPTH:
-        raise CheckpointError(f"its blueprint is nested more than {DEPTH} deep")
+    if depth > MAX_DEPTH:
+        raise CheckpointError(f"its blueprint is nested more than {MAX_DEPTH} deep")
     if kind in ("Graph", "Parallel", "Sequential"):
         checkLinks(blueprint, kind, where)
     if kind in ("Sequential", "Parallel"):

@@ -13,7 +13,7 @@ from puregraph.compile import pipeline
 from puregraph.compile.lower import lowerings  # noqa: F401  they declare themselves
 from puregraph.compile.lower.registry import isLowered
 from puregraph.compile.memory.outputs import StepOutput
-from puregraph.compile.memory.planner import ALIGNMENT, GPUALIGNMENT, MemoryPlan
+from puregraph.compile.memory.planner import ALIGNMENT_BYTES, GPUALIGNMENT, MemoryPlan
 from puregraph.compile.passes.rematerialize import planned
 from puregraph.compile.pipeline import Pipeline, runPasses
 from puregraph.compile.runtime.executable import Executable
@@ -46,7 +46,7 @@ class Backend(NamedTuple):
     build: Callable[..., Any] = Executable
     layout: Callable[..., tuple[int, ...] | None] | None = None
     keepsComposite: Callable[[Any], bool] = lambda piece: True
-    alignment: int = ALIGNMENT
+    alignment: int = ALIGNMENT_BYTES
     halves: bool = False
     outputType: type[StepOutput] | None = None
 

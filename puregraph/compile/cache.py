@@ -25,8 +25,8 @@ SHAPES_AT_FIRST_USE = 4  # this many shapes are compiled at first use, later one
 KEPT_SHARE = 16  # programs take at most one part in this many of the machine's memory, beside their arena
 MIN_KEPT_BYTES = 256 << 20  # but this much on any machine
 MAX_GPU_PROGRAMS = 32  # maximum number of programs kept on a GPU, where each has kernels and graphs for its sizes
-UNUSED = 512  # a program unused for this many batches may be replaced
-KNOWN = 4096  # maximum number of shapes whose uses are counted
+UNUSED_BATCHES = 512  # a program unused for this many batches may be replaced
+MAX_COUNTED_SHAPES = 4096  # maximum number of shapes whose uses are counted
 
 
 class Programs:
@@ -68,7 +68,7 @@ class Programs:
         self.count += 1
         program = self.kept.get(key)
         if program is None:
-            if len(self.seen) >= KNOWN:
+            if len(self.seen) >= MAX_COUNTED_SHAPES:
                 self.seen.clear()
             self.seen[key] += 1
             if self.seen[key] == 1 and len(self.kept) >= SHAPES_AT_FIRST_USE and not self.compilesNew(options):
@@ -99,7 +99,7 @@ class Programs:
     def evictOldest(self) -> bool:
         """Drop the least recently used program if it has been unused for long; warn the first time none is."""
         oldest = next(iter(self.kept))
-        if self.count - self.used[oldest] > UNUSED:
+        if self.count - self.used[oldest] > UNUSED_BATCHES:
             del self.kept[oldest], self.used[oldest]
             return True
         if not self.hasWarned:

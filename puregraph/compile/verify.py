@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from puregraph.core.protocols import AnyArray
 
 VARIABLE = "PUREGRAPH_VERIFY"
-POISON = 255  # fills memory before it is written: NaN, -1 or True
+POISON_BYTE = 255  # fills memory before it is written: NaN, -1 or True
 LEAVES = ("input", "param", "state", *ARRAYS)  # roles of values that exist before the first step
 RELATIVE, ABSOLUTE = 64, 16  # error bounds of float operations, in ulps of the element and of the largest element
-ROUNDING = 32  # error bound in units of the difference between float32 and float64
+ROUNDING_FACTOR = 32  # error bound in units of the difference between float32 and float64
 EPS32, EPS64 = float(np.finfo(np.float32).eps), float(np.finfo(np.float64).eps)
 MAX_PERTURBATIONS = 12  # perturbed evaluations before an element near a discontinuity is reported as wrong
 
@@ -277,7 +277,7 @@ def poison(array: np.ndarray) -> None:
     if array.dtype.kind == "f":
         array[...] = np.nan
     elif array.dtype.kind == "b":
-        array.view(np.uint8)[...] = POISON
+        array.view(np.uint8)[...] = POISON_BYTE
     else:
         array[...] = np.iinfo(array.dtype).max
 
@@ -310,7 +310,7 @@ def far(array: Any, references: list[Any], isExact: bool) -> np.ndarray:
         spread = np.where(isFinite, np.abs(around[:2] - around[0]).max(axis=0), 0)
         largest = np.abs(base).max(initial=0)
         typical = np.sqrt(np.mean(spread**2)) if spread.size else 0
-        limit = ROUNDING * (spread + typical) + eps * (RELATIVE * np.abs(base) + ABSOLUTE * largest)
+        limit = ROUNDING_FACTOR * (spread + typical) + eps * (RELATIVE * np.abs(base) + ABSOLUTE * largest)
         limit += np.finfo(array.dtype).tiny
         near = isFinite & (x >= low - limit) & (x <= high + limit)
     return ~(near | np.logical_or.reduce([equal(x, r) for r in around]))

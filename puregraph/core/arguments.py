@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import DTypeLike
 
-LARGEST = 1 << 31  # exclusive bound of window sizes, so that products fit in 64 bits
+WINDOW_SIZE_LIMIT = 1 << 31  # exclusive bound of window sizes, so that products fit in 64 bits
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -71,9 +71,9 @@ def isWhole(value: object, least: int) -> bool:
     return isInteger and int(value) >= least  # type: ignore[call-overload]
 
 
-def areWhole(value: object, least: int = 1 - LARGEST) -> bool:
+def areWhole(value: object, least: int = 1 - WINDOW_SIZE_LIMIT) -> bool:
     """True for a tuple or list of whole numbers, each at least `least` and small enough for numpy."""
-    return isinstance(value, (tuple, list)) and all(isWhole(n, least) and n < LARGEST for n in value)
+    return isinstance(value, (tuple, list)) and all(isWhole(n, least) and n < WINDOW_SIZE_LIMIT for n in value)
 
 
 def isNumber(value: object) -> bool:

@@ -24,7 +24,7 @@ Terms = dict[tuple, int]  # {factors: coefficient}, each factor the name of a sy
 
 TERMS = 200  # most terms of a size; real networks have a handful
 MAX_COEFFICIENT_BITS = 4096  # most bits of a coefficient
-DEGREE = 64
+MAX_DEGREE = 64
 LENGTH = 10_000  # most characters of a size
 
 SIZE = 'a size of at least 0, or a symbol such as "N" or "2*N + 1"'
@@ -98,7 +98,7 @@ def build(terms: Terms) -> Size:
     if not any(terms):
         return terms.get((), 0)
     large = len(terms) > TERMS or any(
-        n.bit_length() > MAX_COEFFICIENT_BITS or len(f) > DEGREE for f, n in terms.items()
+        n.bit_length() > MAX_COEFFICIENT_BITS or len(f) > MAX_DEGREE for f, n in terms.items()
     )
     need(not large, f"a size of at most {TERMS} terms", f"one of {len(terms)} terms, or of very long ones")
     text = write(terms) if not large else ""

@@ -53,7 +53,7 @@ def dtypeFrom(dtype: DTypeLike, kind: str) -> np.dtype:
 # a parameter's array when a pass read it: the array, its version, and its fingerprint if it was lent
 Mark = tuple[Any, int, int | None]
 FLOAT = np.dtype(np.float32)
-KEPT = 4  # versions whose fingerprints are kept after the array was lent
+KEPT_FINGERPRINTS = 4  # versions whose fingerprints are kept after the array was lent
 
 
 class Stored(Settable, Kept):
@@ -157,7 +157,7 @@ class Stored(Settable, Kept):
                 return lent
         if self.marked == self.version:
             self.lent[self.version] = fingerprint(array)
-            while len(self.lent) > KEPT:
+            while len(self.lent) > KEPT_FINGERPRINTS:
                 del self.lent[next(iter(self.lent))]
         lent = lend(array, self.leases)
         self.bumpVersion()

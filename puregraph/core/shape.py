@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from puregraph.graph.module import Module
 
 Shape: TypeAlias = "tuple[Size, ...]"
-AXES = 64  # most axes of a numpy array
+MAX_AXES = 64  # most axes of a numpy array
 SYMBOL = re.compile(r"[^\W\d]\w*\b(?!\()")  # a name that is not a function call
-KNOWN = 1 << 16  # most elements of a static value
+MAX_KNOWN_ELEMENTS = 1 << 16  # most elements of a static value
 MAX_STATIC_ELEMENTS = 1024  # most elements of a static value with symbols
 MAX_SHAPE_CHARACTERS = 1 << 15  # most characters of its elements
 
@@ -77,7 +77,7 @@ def givenSizes(shape: Shape, name: str) -> list[Size] | None:
     """
     need(shape is not None, f"an input {name}, or the same as an argument", "neither")
     need(len(shape) == 1 and not isinstance(shape[0], Dim), f"{name} of shape (rank,)", shape)
-    need(shape[0] <= AXES, f"{name} of at most {AXES} axes", shape[0])
+    need(shape[0] <= MAX_AXES, f"{name} of at most {MAX_AXES} axes", shape[0])
     value = valueOf(shape)
     return None if value is None else sizesOf(value)
 
@@ -115,9 +115,8 @@ def withValues(module: Module, inshapes: Sequence, shapes: list[Shape]) -> list[
 def areSmall(inshapes: Sequence, shapes: Sequence) -> bool:
     """True if results have few enough elements to be tracked without data."""
     hasSymbols = any(value.dtype.kind == "O" for value in map(valueOf, inshapes) if value is not None)
-    return all(
-        product(shape) <= (MAX_STATIC_ELEMENTS if hasSymbols else KNOWN) for shape in shapes if not symbols(shape)
-    )
+    limit = MAX_STATIC_ELEMENTS if hasSymbols else MAX_KNOWN_ELEMENTS
+    return all(product(shape) <= limit for shape in shapes if not symbols(shape))
 
 
 def isLong(value: Any) -> bool:
@@ -183,7 +182,7 @@ def asShape(shape: Any) -> Shape:
     """
     hint = f"write ({shape!r},) for one dimension" if isinstance(shape, (str, Integral)) else ""
     need(isinstance(shape, (tuple, list)), wanted=SHAPE, given=repr(shape), hint=hint)
-    need(len(shape) <= AXES, f"a shape of at most {AXES} sizes", len(shape))
+    need(len(shape) <= MAX_AXES, f"a shape of at most {MAX_AXES} sizes", len(shape))
     return tuple(size if type(size) is int and size >= 0 else asSize(size) for size in shape)
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from puregraph.graph.module import Module
     from puregraph.train.trainer import Trainer
 
-LOOKED = 500  # samples that are checked, evenly spaced in an array
+CHECKED_SAMPLES = 500  # samples that are checked, evenly spaced in an array
 MAX_COUNTED_LABELS = 1 << 20  # most labels that are counted
 RARE = 0.05  # share of the validation samples that may have new classes by chance
 MAX_REPEATED_SAMPLES = 100  # validation samples above which training on them is not intended
@@ -184,4 +184,4 @@ def labelsOf(source: Arrays) -> np.ndarray | None:
 
 def some(x: AnyArray) -> np.ndarray:
     """Return evenly spaced samples of a numpy array; an empty array for one on a GPU or in a file."""
-    return x[:: -(-len(x) // LOOKED)] if type(x) is np.ndarray else np.zeros(0)
+    return x[:: -(-len(x) // CHECKED_SAMPLES)] if type(x) is np.ndarray else np.zeros(0)

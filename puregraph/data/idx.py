@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from puregraph.core.protocols import StrPath
 
 DTYPES = {0x08: "u1", 0x09: "i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
-AXES = 32
+MAX_AXES = 32
 READ_BYTES = 1 << 20  # bytes read at a time: memory grows with what a file holds, not with what it claims
 
 
@@ -55,8 +55,8 @@ def parse(file: Any, path: StrPath, zipped: int | None = None) -> np.ndarray:
         begins = f"begins with {head.hex(' ')}" if head else "is empty"
         raise DataError(f"{path}: wanted an IDX file (0, 0, dtype, axes), this one {begins}")
     dtype, axes = np.dtype(DTYPES[head[2]]), head[3]
-    if axes > AXES:
-        raise DataError(f"{path}: wanted at most {AXES} axes, got {axes}")
+    if axes > MAX_AXES:
+        raise DataError(f"{path}: wanted at most {MAX_AXES} axes, got {axes}")
     sizes = take(file, 4 * axes)
     if len(sizes) < 4 * axes:
         raise DataError(f"{path}: wanted the sizes of {axes} axes, the file ends before them")

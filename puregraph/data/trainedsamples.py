@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 MAX_HASHED_ELEMENTS = 64  # most elements of a sample that are hashed, evenly spaced, per array
 MAX_HASHED_SAMPLES = 1 << 20  # most samples that are hashed
 MIXER = np.uint64(0x9E3779B97F4A7C15)  # an odd number of irregular bits: 2**64 by the golden ratio
-LOOKED = 16  # elements of each parameter in the checksum of weights
+CHECKSUM_ELEMENTS = 16  # elements of each parameter in the checksum of weights
 
 
 # by network, the hashes of its training samples, and the checksum of its weights after training
@@ -48,7 +48,7 @@ def weightsMark(net: Graph) -> int:
     for param in net.params.values():
         x = param.array  # without a lease
         if type(x) is np.ndarray:
-            mark = crc32(x.reshape(-1)[:: max(1, x.size // LOOKED)].tobytes(), mark)
+            mark = crc32(x.reshape(-1)[:: max(1, x.size // CHECKSUM_ELEMENTS)].tobytes(), mark)
     return mark
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from puregraph.compile.memory.planner import MemoryPlan
 
 PLANE_WIDTH, PLANE_HEIGHT = 900.0, 520.0  # size of the plane
-LEFT, TOP, BELOW = 78.0, 58.0, 44.0
+LEFT_GAP, TOP_GAP, BOTTOM_GAP = 78.0, 58.0, 44.0
 TICKS = 8
 COLOURS = ("#cfe0f5", "#d8efd9", "#f6e3c3", "#ecd9f2", "#f7d5d5", "#d5eef0")
 GRID = """
@@ -33,7 +33,7 @@ def arenaSvg(plan: MemoryPlan, title: str) -> str:
     for i in range(len(calls)):  # a view counts to the step before it
         step.setdefault(i, step.get(i - 1, 0))
     high, count = max(plan.bytes, 1), max(len(shown), 1)
-    width, height = LEFT + PLANE_WIDTH + 24, TOP + PLANE_HEIGHT + BELOW
+    width, height = LEFT_GAP + PLANE_WIDTH + 24, TOP_GAP + PLANE_HEIGHT + BOTTOM_GAP
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:g}" height="{height:g}" '
         f'viewBox="0 0 {width:g} {height:g}" role="img">',
@@ -46,7 +46,8 @@ def arenaSvg(plan: MemoryPlan, title: str) -> str:
     ]
     for i, buffer in enumerate(sorted(plan.buffers, key=lambda b: (b.offset, b.birth))):
         lines.append(bufferSvg(buffer, i, step, high, count, calls))
-    lines.append(f'<rect class="plane" x="{LEFT:g}" y="{TOP:g}" width="{PLANE_WIDTH:g}" height="{PLANE_HEIGHT:g}"/>')
+    size = f'width="{PLANE_WIDTH:g}" height="{PLANE_HEIGHT:g}"'
+    lines.append(f'<rect class="plane" x="{LEFT_GAP:g}" y="{TOP_GAP:g}" {size}/>')
     return "\n".join([*lines, "</svg>"]) + "\n"
 
 
@@ -54,27 +55,26 @@ def ticks(high: int, count: int) -> list[str]:
     """The scales: bytes on the left, step numbers below."""
     lines = []
     for i in range(TICKS + 1):
-        y = round(TOP + PLANE_HEIGHT * (1 - i / TICKS), 1)
-        lines.append(f'<path class="tick" d="M{LEFT:g} {y:g}H{LEFT + PLANE_WIDTH:g}"/>')
+        y = round(TOP_GAP + PLANE_HEIGHT * (1 - i / TICKS), 1)
+        lines.append(f'<path class="tick" d="M{LEFT_GAP:g} {y:g}H{LEFT_GAP + PLANE_WIDTH:g}"/>')
         text = bytesText(high * i // TICKS)
-        lines.append(f'<text class="line" x="{LEFT - 6:g}" y="{y + 3.5:g}" text-anchor="end">{text}</text>')
+        lines.append(f'<text class="line" x="{LEFT_GAP - 6:g}" y="{y + 3.5:g}" text-anchor="end">{text}</text>')
     for number in range(0, count, max(count // 12, 1)):
-        x = round(LEFT + PLANE_WIDTH * (number + 0.5) / count, 1)
+        x = round(LEFT_GAP + PLANE_WIDTH * (number + 0.5) / count, 1)
         lines.append(
-            f'<text class="line" x="{x:g}" y="{TOP + PLANE_HEIGHT + 15:g}" text-anchor="middle">{number + 1}</text>'
+            f'<text class="line" x="{x:g}" y="{TOP_GAP + PLANE_HEIGHT + 15:g}" text-anchor="middle">{number + 1}</text>'
         )
-    lines.append(
-        f'<text class="line" x="{LEFT + PLANE_WIDTH:g}" y="{TOP + PLANE_HEIGHT + 32:g}" text-anchor="end">step</text>'
-    )
+    right, below = LEFT_GAP + PLANE_WIDTH, TOP_GAP + PLANE_HEIGHT + 32
+    lines.append(f'<text class="line" x="{right:g}" y="{below:g}" text-anchor="end">step</text>')
     return lines
 
 
 def bufferSvg(buffer: Any, i: int, step: dict[int, int], high: int, count: int, calls: Sequence[object]) -> str:
     """Draw one buffer: its rectangle, and its name if there is room."""
     last = min(buffer.death, len(calls) - 1)
-    x1, x2 = LEFT + PLANE_WIDTH * step[buffer.birth] / count, LEFT + PLANE_WIDTH * (step[last] + 1) / count
-    y1 = TOP + PLANE_HEIGHT * (1 - (buffer.offset + buffer.size) / high)
-    y2 = TOP + PLANE_HEIGHT * (1 - buffer.offset / high)
+    x1, x2 = LEFT_GAP + PLANE_WIDTH * step[buffer.birth] / count, LEFT_GAP + PLANE_WIDTH * (step[last] + 1) / count
+    y1 = TOP_GAP + PLANE_HEIGHT * (1 - (buffer.offset + buffer.size) / high)
+    y2 = TOP_GAP + PLANE_HEIGHT * (1 - buffer.offset / high)
     names = list(dict.fromkeys(v.name or calls[buffer.birth].origin.path for v in buffer.values))
     name = ", ".join(names)
     said = f"{name}: {bytesText(buffer.size)} at {buffer.offset:,}, steps {step[buffer.birth] + 1} to {step[last] + 1}"

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from puregraph.core.protocols import StrPath
     from puregraph.graph.graph import Graph
 
-SCALE = 2  # pixels of a .png per unit of the picture
+PIXELS_PER_UNIT = 2  # pixels of a .png per unit of the picture
 
 
 def write(path: StrPath, makers: dict[str, Callable[[], str]]) -> None:
@@ -48,11 +48,11 @@ def pngBytes(text: str) -> bytes:
     Raises    PuregraphError saying what to install if there is no converter
     """
     try:
-        return bytes(import_module("resvg_py").svg_to_bytes(svg_string=text, zoom=SCALE))
+        return bytes(import_module("resvg_py").svg_to_bytes(svg_string=text, zoom=PIXELS_PER_UNIT))
     except ImportError:
         pass
     try:
-        return import_module("cairosvg").svg2png(bytestring=text.encode(), scale=SCALE)
+        return import_module("cairosvg").svg2png(bytestring=text.encode(), scale=PIXELS_PER_UNIT)
     except (ImportError, OSError) as error:  # OSError: there is no libcairo
         raise PuregraphError(
             "a .png is converted from SVG by resvg-py or CairoSVG, and neither is installed: pip install "

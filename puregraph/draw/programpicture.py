@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from puregraph.core.protocols import StrPath
     from puregraph.ops.ir.value import Call, Value
 
-LINES = 4  # maximum lines of a box for the step's formula
+MAX_LINES = 4  # maximum lines of a box for the step's formula
 KINDS = {"grad": "gradient", "update": "update", "cost": "cost"}
 
 
@@ -86,7 +86,9 @@ def stepBox(
         part for line in described for part in textwrap.wrap(line.text, MAX_LINE_CHARACTERS, subsequent_indent="  ")
     ]
     shown = (
-        lines if len(lines) <= LINES else [*lines[: LINES - 1], f"{lines[LINES - 1][: MAX_LINE_CHARACTERS - 4]} ..."]
+        lines
+        if len(lines) <= MAX_LINES
+        else [*lines[: MAX_LINES - 1], f"{lines[MAX_LINES - 1][: MAX_LINE_CHARACTERS - 4]} ..."]
     )
     last = [by(call), *([bytesText(nbytes)] if nbytes else []), *([flopText(flops)] if flops else [])]
     last += [] if seconds is None else [secondsText(seconds)]

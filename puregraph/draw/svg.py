@@ -6,13 +6,13 @@ from puregraph.draw.escape import markup
 from puregraph.draw.layout.placement import (
     HEADER,
     HEIGHT,
-    LABEL,
-    LINE,
+    LABEL_SIZE,
+    LINE_SIZE,
     MARGIN,
-    NAME,
-    PORT,
+    NAME_SIZE,
+    PORT_SIZE,
     PORTS,
-    TITLE,
+    TITLE_SIZE,
     PlacedLabel,
     PlacedPicture,
     Rectangle,
@@ -23,11 +23,11 @@ from puregraph.draw.picture import PictureBox, PictureEdge, PictureGroup
 STYLE = f"""
 text {{ font-family: Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', sans-serif; fill: #1b2230 }}
 .sheet {{ fill: #ffffff }}
-.title {{ font-size: {TITLE:g}px; font-weight: bold }}
-.name {{ font-size: {NAME:g}px; font-weight: bold }}
-.line, .note {{ font-size: {LINE:g}px; fill: #4a5468 }}
-.port {{ font-size: {PORT:g}px; fill: #4a5468 }}
-.label {{ font-size: {LABEL:g}px; fill: #2c4a7c }}
+.title {{ font-size: {TITLE_SIZE:g}px; font-weight: bold }}
+.name {{ font-size: {NAME_SIZE:g}px; font-weight: bold }}
+.line, .note {{ font-size: {LINE_SIZE:g}px; fill: #4a5468 }}
+.port {{ font-size: {PORT_SIZE:g}px; fill: #4a5468 }}
+.label {{ font-size: {LABEL_SIZE:g}px; fill: #2c4a7c }}
 .box .shape {{ fill: #f5f7fb; stroke: #5a6a85; stroke-width: 1.2 }}
 .input .shape {{ fill: #e6f3ea; stroke: #3f7a55 }}
 .output .shape {{ fill: #e6f3ea; stroke: #3f7a55; stroke-width: 2 }}
@@ -41,13 +41,13 @@ text {{ font-family: Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', sans-se
 .fault .name, .fault .line {{ fill: #8c1d18 }}
 .recomputed .shape {{ stroke-dasharray: 6 3 }}
 .frame rect {{ fill: #1b2230; fill-opacity: 0.035; stroke: #9aa5b8; stroke-dasharray: 5 3 }}
-.frame text {{ font-size: {LINE:g}px; font-weight: bold; fill: #4a5468 }}
+.frame text {{ font-size: {LINE_SIZE:g}px; font-weight: bold; fill: #4a5468 }}
 .edge path {{ fill: none; stroke: #5a6a85; stroke-width: 1.2 }}
 .edge .head {{ fill: #5a6a85; stroke: none }}
 .kept path {{ stroke-dasharray: 2 3 }}
 .state path.wire {{ stroke-dasharray: 7 3 }}
 """.strip()
-CORNER = 5.0
+CORNER_RADIUS = 5.0
 
 
 def svgText(placed: PlacedPicture) -> str:
@@ -103,7 +103,7 @@ def path(points: list[tuple[float, float]]) -> str:
     """A line through points with round corners."""
     text = f"M{points[0][0]:g} {points[0][1]:g}"
     for (x0, y0), (x, y), (x2, y2) in zip(points, points[1:], points[2:]):
-        near = min(CORNER, (abs(x - x0) + abs(y - y0)) / 2, (abs(x2 - x) + abs(y2 - y)) / 2)
+        near = min(CORNER_RADIUS, (abs(x - x0) + abs(y - y0)) / 2, (abs(x2 - x) + abs(y2 - y)) / 2)
         text += f"L{toward(x, y, x0, y0, near)}Q{x:g} {y:g} {toward(x, y, x2, y2, near)}"
     return text + f"L{points[-1][0]:g} {points[-1][1]:g}"
 
@@ -117,10 +117,10 @@ def toward(x: float, y: float, x2: float, y2: float, distance: float) -> str:
 def boxSvg(box: PictureBox, area: Rectangle) -> str:
     """A box: its shape, its name, and the lines under it."""
     middle = (area.left + area.right) / 2
-    y = area.top + 4 + (PORTS if box.arguments else 0) + HEIGHT[NAME] - 4
+    y = area.top + 4 + (PORTS if box.arguments else 0) + HEIGHT[NAME_SIZE] - 4
     texts = [f'<text class="name" x="{middle:g}" y="{y:g}" text-anchor="middle">{markup(countedTitle(box))}</text>']
     for line in box.lines:
-        y += HEIGHT[LINE]
+        y += HEIGHT[LINE_SIZE]
         texts.append(f'<text class="line" x="{middle:g}" y="{y:g}" text-anchor="middle">{markup(line)}</text>')
     said = box.name.removeprefix("group ")
     return (

@@ -12,7 +12,7 @@ from puregraph.core.hostrule import onHost
 from puregraph.core.shape import product
 from puregraph.graph.module import Module
 
-SAMPLES = 1024  # the most points along an axis of each part
+MAX_SAMPLES = 1024  # the most points along an axis of each part
 
 
 class RoiAlign(Module):
@@ -42,7 +42,7 @@ class RoiAlign(Module):
     ):
         super().__init__(name)
         need(len(size) == 2, "size (height, width)", size)
-        need(samples <= SAMPLES, f"samples of at most {SAMPLES}", samples)
+        need(samples <= MAX_SAMPLES, f"samples of at most {MAX_SAMPLES}", samples)
         self.size, self.scale, self.samples, self.mode, self.isCentred = tuple(size), scale, samples, mode, isCentred
 
     def dataShapeFrom(self, x, regions, which):

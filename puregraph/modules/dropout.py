@@ -195,17 +195,17 @@ class DropBlock(Dropout):
         yield cls(0.2, 3), [(1, 2, 2, 4, 3)]
 
 
-BITS = 23  # of a number between 0 and 1, so that float32 holds its middle
+UNIFORM_BITS = 23  # of a number between 0 and 1, so that float32 holds its middle
 
 
 def bits(shape, key, count):
     """Random whole numbers below 2^23; as integers they are no values that derivatives go through."""
-    return (uniform(shape, key, count) * 2**BITS).astype(np.int32)
+    return (uniform(shape, key, count) * 2**UNIFORM_BITS).astype(np.int32)
 
 
 def unit(draw):
     """The number between 0 and 1, neither of them, that random bits stand for."""
-    return (draw.astype(np.float32) + 0.5) * 2.0**-BITS
+    return (draw.astype(np.float32) + 0.5) * 2.0**-UNIFORM_BITS
 
 
 class _Noise(Module):

@@ -9,7 +9,7 @@ import numpy as np
 from puregraph.core.arguments import Axes, Flag, Whole, Wholes
 from puregraph.core.dim import Dim, dependsOnData
 from puregraph.core.errors import need
-from puregraph.core.shape import AXES, asShape, broadcast, givenSizes, normalAxis, product, sizesOf, valueOf
+from puregraph.core.shape import MAX_AXES, asShape, broadcast, givenSizes, normalAxis, product, sizesOf, valueOf
 from puregraph.graph.module import Module
 from puregraph.ops.reduction.reference import unbroadcast
 
@@ -232,7 +232,7 @@ class Unsqueeze(_UnitAxes):
         """The shape of y."""
         need(axes is not None, "axes, or an input of them", axes)
         rank = len(x) + len(axes)
-        need(rank <= AXES, f"at most {AXES} axes", rank)
+        need(rank <= MAX_AXES, f"at most {MAX_AXES} axes", rank)
         chosen = [normalAxis(axis, rank) for axis in axes]
         need(len(set(chosen)) == len(chosen), "every axis at most once", tuple(axes))
         sizes = iter(x)
@@ -260,7 +260,7 @@ class Transpose(Module):
 
     def __init__(self, axes: Axes | None = None, name=None):
         super().__init__(name)
-        need(len(axes or ()) <= AXES, f"at most {AXES} axes", len(axes or ()))
+        need(len(axes or ()) <= MAX_AXES, f"at most {MAX_AXES} axes", len(axes or ()))
         self.axes: Any = None if axes is None else tuple(normalAxis(axis, len(axes), "axes") for axis in axes)
         need(len(set(self.axes or ())) == len(axes or ()), "every axis once", tuple(axes or ()))
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 HALF = Fraction(1, 2)
-EXACT = 1 << 60  # numerators below fit int64
+MAX_NUMERATOR = 1 << 60  # numerators below fit int64
 ROUNDINGS: dict[str, Callable[..., Any]] = {  # of positions n / d: an array of integers by an integer
     "round_prefer_floor": lambda n, d, scale: -((d - 2 * n) // (2 * d)),
     "round_prefer_ceil": lambda n, d, scale: (2 * n + d) // (2 * d),
@@ -62,7 +62,7 @@ def positions(coordinates: Callable, size: int, length: int, scale: Fraction, re
     start, step = (Fraction(v) for v in coordinates(size, length, scale, region))
     d = start.denominator * step.denominator
     first, stride = int(start * d), int(step * d)
-    isSmall = 4 * (abs(first) + abs(stride) * length + (size + length) * d) < EXACT
+    isSmall = 4 * (abs(first) + abs(stride) * length + (size + length) * d) < MAX_NUMERATOR
     return first + stride * np.arange(length, dtype=np.int64 if isSmall else object), d
 
 

@@ -1,6 +1,6 @@
 """Window options of modules, given once or for each axis, and the shape that windows produce."""
 
-from puregraph.core.arguments import LARGEST, areWhole, isWhole
+from puregraph.core.arguments import WINDOW_SIZE_LIMIT, areWhole, isWhole
 from puregraph.core.dim import Dim
 from puregraph.core.errors import need
 from puregraph.core.shape import window
@@ -32,7 +32,7 @@ def perAxis(value, rank, what, least=1):
         f"{what} as a whole number of at least {least}, or a tuple of {rank} of them",
         value,
     )
-    need(all(v < LARGEST for v in values), f"{what} of at most {LARGEST - 1:,}", value)
+    need(all(v < WINDOW_SIZE_LIMIT for v in values), f"{what} of at most {WINDOW_SIZE_LIMIT - 1:,}", value)
     return tuple(map(int, values))
 
 

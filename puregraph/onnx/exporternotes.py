@@ -10,7 +10,7 @@ import numpy as np
 from puregraph.onnx.onnxvalue import OnnxValue
 from puregraph.onnx.protowalk import layerOf
 
-HIDDEN = -1e30  # an array with a smaller element is a mask
+MASK_SCORE = -1e30  # an array with a smaller element is a mask
 ROLE = "pkg.torch.export.graph_signature.InputSpec.kind"
 SOURCES = "pkg.onnxscript.optimizer."  # prefix of the note that lists what an array was computed from
 COMPUTED = "onnx::"  # prefix of the names of arrays that the older exporter computed
@@ -57,7 +57,7 @@ class ExporterNotes:
         note = self.notes.get(name, {})
         if ROLE in note:
             return note[ROLE] != "PARAMETER"
-        isMask = bool((array < HIDDEN).any())
+        isMask = bool((array < MASK_SCORE).any())
         computed = next((text for key, text in note.items() if key.startswith(SOURCES)), None)
         if computed is None:
             return bool(NUMBERED.fullmatch(name)) and (array.size == 1 or isMask)

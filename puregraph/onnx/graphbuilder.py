@@ -13,7 +13,7 @@ from puregraph.core.base.budget import Budget
 from puregraph.core.dim import Dim
 from puregraph.core.errors import GraphError, GraphWarning, PuregraphError, ShapeError, need, quote
 from puregraph.core.param import Param
-from puregraph.core.shape import AXES, FreshSymbols, product, symbols, valueOf, withValues
+from puregraph.core.shape import MAX_AXES, FreshSymbols, product, symbols, valueOf, withValues
 from puregraph.graph import Graph
 from puregraph.graph.graphholder import GraphHolder
 from puregraph.graph.module import Module
@@ -26,8 +26,8 @@ from puregraph.ops.kernel import useFast
 
 SEPARATORS = re.compile(r"[./]+")
 MAX_AHEAD_ELEMENTS = 64  # maximum number of elements of a float value that is computed ahead
-COMPUTED = 1 << 16  # bytes of a result that may be computed while reading, even if its inputs are smaller
-OPERATIONS = 1 << 26  # maximum operations of a module whose result is computed while reading
+MAX_COMPUTED_BYTES = 1 << 16  # bytes of a result that may be computed while reading, even if its inputs are smaller
+MAX_COMPUTED_OPERATIONS = 1 << 26  # maximum operations of a module whose result is computed while reading
 
 
 class GraphBuilder:
@@ -114,7 +114,7 @@ class GraphBuilder:
 
     def isSmall(self, outputs: list[OnnxValue], arrays: list[Any], inputs: list[Any]) -> bool:
         """True if a result takes hardly more memory than its operands, and repeats no element of a weight."""
-        most = max(COMPUTED, 2 * sum(a.nbytes for a in arrays if a is not None))
+        most = max(MAX_COMPUTED_BYTES, 2 * sum(a.nbytes for a in arrays if a is not None))
         weights = [v.array.nbytes for v in inputs if v is not None and v.isWeight]
         most = min(most, max(weights)) if weights else most
         sizes = [None if v.shape is None else sizeOf(v) for v in outputs]
@@ -151,7 +151,7 @@ class GraphBuilder:
         isUnknown = any(v is not None and v.shape is None for v in inputs)
         outs = self.shapesFrom(module, shapes, count, isUnknown)
         rank = max((len(shape) for shape in outs if shape is not None), default=0)
-        need(rank <= AXES, f"a result of at most {AXES} axes", rank)
+        need(rank <= MAX_AXES, f"a result of at most {MAX_AXES} axes", rank)
         kinds = module.dataTypeFrom(*dtypes) if all(v is None or v.dtype is not None for v in inputs) else None
         kinds = kinds if isinstance(kinds, list) else [kinds] * count
         return list(zip(outs, kinds))
@@ -246,7 +246,7 @@ def hasNewSymbols(rows: list[tuple[Any, Any]], inputs: list[Any]) -> bool:
 
 def isQuick(module: Module, inputs: list[Any]) -> bool:
     """True if a result takes few operations: a single number may be the sum of billions of products."""
-    return bool(module.flopsFrom(*[None if v is None else v.shape for v in inputs]) <= OPERATIONS)
+    return bool(module.flopsFrom(*[None if v is None else v.shape for v in inputs]) <= MAX_COMPUTED_OPERATIONS)
 
 
 def readsTwice(module: Module, inputs: list[Any], arrays: list[Any]) -> bool:
@@ -275,7 +275,7 @@ def argumentNames(module: Module, count: int) -> list[str | None]:
 def dimsFrom(sizes: list[Any], name: str) -> tuple:
     """A shape from the file as numbers, and symbols for named or unknown sizes."""
     dims: list[Any] = []
-    need(len(sizes) <= AXES, f"at most {AXES} axes of {quote(name)}", len(sizes))
+    need(len(sizes) <= MAX_AXES, f"at most {MAX_AXES} axes of {quote(name)}", len(sizes))
     for axis, size in enumerate(sizes):
         if isinstance(size, Dim) or isinstance(size, int) and size >= 0:
             dims.append(size)

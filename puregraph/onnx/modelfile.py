@@ -17,7 +17,7 @@ from puregraph.core.errors import CheckpointError, printable, quote
 from puregraph.core.storage.archive import foreign
 from puregraph.onnx.protowalk import countNodes
 
-NODE = 250  # bytes added to the budget for each node: 5 ms to read it, or 25 nodes that it expands to
+NODE_BUDGET_BYTES = 250  # bytes added to the budget for each node: 5 ms to read it, or 25 nodes that it expands to
 MAX_PATH_CHARACTERS = 4096  # maximum characters of a path, as in most systems
 MAX_READS_PER_BYTE = 16  # how often the model may read each byte of an external file
 EXPORT = (
@@ -66,12 +66,12 @@ class ModelFile:
         self.read: Counter[Path] = Counter()  # bytes read from each external file
 
     def size(self) -> int:
-        """Bytes of the model and its arrays, plus `NODE` for each node: the budget for reading is proportional."""
+        """Bytes of the model and its arrays, plus `NODE_BUDGET_BYTES` for each node: the budget for reading."""
         graph = self.proto.graph
         size = sum(message.ByteSize() for message in (*graph.node, *self.proto.functions))
         for tensor in graph.initializer:
             size += math.prod(tensor.dims) * (dtypeOf(tensor.data_type).itemsize if tensor.data_type in NUMERIC else 1)
-        return max(size, 0) + NODE * (countNodes(self.proto) + len(graph.input) + len(graph.initializer))
+        return max(size, 0) + NODE_BUDGET_BYTES * (countNodes(self.proto) + len(graph.input) + len(graph.initializer))
 
     def array(self, tensor: Any) -> Any:
         """The elements of a tensor.

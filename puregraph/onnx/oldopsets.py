@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from puregraph.onnx.onnxvalue import OnnxValue
 
 Values = list[Any]  # OnnxValues; None for an optional input that is left out
-OLDEST = 7  # the oldest opset whose operators are read as they are
+OLDEST_OPSET = 7  # the oldest opset whose operators are read as they are
 UNUSED = ("consumed_inputs", "is_test", "output_sequence")  # hints for the memory and the mode of one runtime
 REWRITERS: dict[str, Callable[[OnnxNode, Values], Values]] = {}
 

@@ -14,7 +14,7 @@ from puregraph.graph.analysis.summary import render
 from puregraph.onnx.modelfile import ModelFile
 from puregraph.onnx.reader import ModelReader, declaredShape, opsetsOf
 
-OPEN = 1  # the size that symbols get in a comparison
+OPEN_SIZE = 1  # the size that symbols get in a comparison
 CUT = 300  # maximum characters of another program's message
 
 
@@ -81,7 +81,7 @@ class OnnxSummary:
             hint = f"--shape {printable(unknown[0])}=1,3,224,224"
             raise GraphError(f"--check: the shapes of its inputs are not known: give them, as in {hint}")
         rng = np.random.default_rng(0)
-        shapes = [tuple(OPEN if isinstance(size, Dim) else size for size in shape) for shape in self.shapes]
+        shapes = [tuple(OPEN_SIZE if isinstance(size, Dim) else size for size in shape) for shape in self.shapes]
         dtypes = self.graph.inputTypes()
         data = [
             rng.standard_normal(shape).astype(dtype) if dtype.kind == "f" else rng.integers(0, 2, shape).astype(dtype)
@@ -110,8 +110,8 @@ class OnnxSummary:
         reason = reason if len(reason) <= CUT else f"{reason[:CUT]}..."
         options = " ".join(f"--shape {printable(name)}={','.join(map(str, shape))}" for name, shape in rows)
         return GraphError(
-            f"--check: the model does not run with {OPEN} for each open size. Give sizes: numbers for the names in "
-            f"{options}\n  {printable(reason)}"
+            f"--check: the model does not run with {OPEN_SIZE} for each open size. Give sizes: numbers for the names "
+            f"in {options}\n  {printable(reason)}"
         )
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.core.shape import KNOWN, valued, valueOf
+from puregraph.core.shape import MAX_KNOWN_ELEMENTS, valued, valueOf
 
 
 class OnnxValue:
@@ -40,7 +40,7 @@ class OnnxValue:
     def of(cls, name: str, array: Any, isWeight: bool = False) -> OnnxValue:
         """A constant."""
         array = np.asarray(array)
-        known = array if array.dtype.kind in "iub" and array.size <= KNOWN else None
+        known = array if array.dtype.kind in "iub" and array.size <= MAX_KNOWN_ELEMENTS else None
         value = cls(name, valued(array.shape, known), array.dtype, array=array)
         value.isWeight = isWeight and array.dtype.kind in "fV"
         return value

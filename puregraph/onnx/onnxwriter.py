@@ -31,8 +31,8 @@ from puregraph.onnx.opregistry import NEWEST, loadWriters
 from puregraph.onnx.protowalk import eachNode, graphsOf, readsOf
 
 WRITERS: dict[type, Callable[..., Any]] = {}
-EXTERNAL = 1 << 30  # bytes of weights from which on they are stored in a separate file
-OLDEST = 13
+EXTERNAL_BYTES = 1 << 30  # bytes of weights from which on they are stored in a separate file
+OLDEST_OPSET = 13
 NORMED = ("x", "scale", "bias", "mean", "var")
 ROLES = {  # names of an operator's inputs
     **dict.fromkeys(("Gemm", "MatMul", "Conv", "ConvTranspose"), ("x", "W", "b")),
@@ -83,8 +83,8 @@ def toOnnx(graph: Any, path: Any = None, shapes: Any = None, opset: int | None =
         hint = "; Sequential(module) is one" if hasattr(graph, "dataShapeFrom") else ""
         raise GraphError(f"toOnnx: wanted a Graph, got {type(graph).__name__}{hint}")
     version = NEWEST if opset is None else opset
-    if not OLDEST <= version <= NEWEST:
-        raise GraphError(f"toOnnx: wanted an opset from {OLDEST} to {NEWEST}, got {version}")
+    if not OLDEST_OPSET <= version <= NEWEST:
+        raise GraphError(f"toOnnx: wanted an opset from {OLDEST_OPSET} to {NEWEST}, got {version}")
     graph = bakedFor(graph)
     inputShapes = shapesFor(graph, shapes)
     if dtypes is not None and len(dtypes) != len(inputShapes):
@@ -132,7 +132,7 @@ def store(model: Any, path: Any) -> None:
     import onnx
 
     size = sum(len(tensor.raw_data) for tensor in model.graph.initializer)
-    if size < EXTERNAL:
+    if size < EXTERNAL_BYTES:
         with whole(path) as file:
             file.write(model.SerializeToString(deterministic=True))
         return

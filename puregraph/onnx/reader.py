@@ -34,7 +34,7 @@ from puregraph.onnx.exporternotes import ExporterNotes, MergedWeights, share
 from puregraph.onnx.functionbody import bodyOf, isWrittenOut, localFunctions
 from puregraph.onnx.graphbuilder import GraphBuilder, dimsFrom
 from puregraph.onnx.modelfile import NUMERIC, ModelFile, dtypeOf, notNumeric, shortestDecimal
-from puregraph.onnx.oldopsets import OLDEST, renewed
+from puregraph.onnx.oldopsets import OLDEST_OPSET, renewed
 from puregraph.onnx.onnxnode import OnnxNode
 from puregraph.onnx.onnxsequence import OnnxSequence, flattened
 from puregraph.onnx.onnxvalue import OnnxValue
@@ -264,7 +264,7 @@ class ModelReader:
             if not domain and proto.op_type in CONTROL:
                 return self.subgraphs.read(scope, proto, inputs, path)
             body = self.functions.get((domain, proto.op_type, getattr(proto, "overload", "")))
-            read = opregistry.readerOf(domain, proto.op_type, opset if domain else max(opset, OLDEST))
+            read = opregistry.readerOf(domain, proto.op_type, opset if domain else max(opset, OLDEST_OPSET))
             if body is None and read is not None:
                 return self.called(scope, proto, read, inputs, path, opset)
             body = body or bodyOf(domain, proto, opset, inputs)
@@ -303,7 +303,7 @@ class ModelReader:
             checkAttributes(proto, opset)
         self.builder.begin(path)
         node = OnnxNode(proto, path, opset, attributes, self.builder)
-        if opset < OLDEST and proto.domain in ("", "ai.onnx"):
+        if opset < OLDEST_OPSET and proto.domain in ("", "ai.onnx"):
             inputs = renewed(node, inputs)
         if inputs and inputs[0] is not None and not proto.domain:
             settleOperand(proto.op_type, attributes, inputs)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 SUFFICIENT, FLAT = 1e-4, 0.9  # c1 and c2 of the strong Wolfe conditions
 CURVED = 1e-10  # a pair is kept if move @ turn is above this
-TRIALS = 25  # the most evaluations of one line search
+MAX_EVALUATIONS = 25  # the most evaluations of one line search
 
 
 class LBFGS(Optimizer):
@@ -216,12 +216,12 @@ class QuasiNewton:
         return LinePoint(t, cost, grad, float(grad @ self.direction))
 
     def searched(self, start: Array, first: LinePoint) -> tuple[float, float, Array]:
-        """Return t, cost, gradient at a point that meets the strong Wolfe conditions, or at the best of TRIALS points.
+        """Return t, cost, gradient at a point that meets the strong Wolfe conditions, or at the best of all evaluated.
 
         cost(t) <= cost(0) + c1 t slope(0),   |slope(t)| <= c2 |slope(0)|
         """
         low, t = first, self.t
-        for trial in range(TRIALS):
+        for trial in range(MAX_EVALUATIONS):
             now = self.at(start, t)
             isHigh = not now.cost <= first.cost + SUFFICIENT * t * first.slope
             if isHigh or (trial and now.cost >= low.cost):
@@ -237,7 +237,7 @@ class QuasiNewton:
         self, start: Array, first: LinePoint, low: LinePoint, high: LinePoint, trial: int
     ) -> tuple[float, float, Array]:
         """Return t, cost and gradient at such a point between two, of which `low` has the smaller cost."""
-        for _ in range(trial, TRIALS):
+        for _ in range(trial, MAX_EVALUATIONS):
             t = cubicMinimum(low, high)
             if abs(high.t - low.t) * np.abs(self.direction).max() <= self.optimizer.changeTolerance:
                 break

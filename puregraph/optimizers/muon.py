@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from puregraph.core.device import Array
 
 QUINTIC = (3.4445, -4.7750, 2.0315)  # a x + b x^3 + c x^5 takes singular values from 0 to 1 near 1 in few steps
-RUN = 5  # steps between two products of the long side: after them a factor in float32 is exact to about 1e-3
+PRODUCT_STEPS = 5  # steps between two products of the long side: after them a factor in float32 is exact to about 1e-3
 
 
 class Muon(Optimizer):
@@ -99,12 +99,13 @@ def orthogonal(matrix: Array, steps: int = 5) -> Array:
 
     The square X X^T, or X^T X of a high matrix, has the shorter side. Where the other side is at least twice as long,
     several steps are computed as p(X X^T) X, so that all but two products are of matrices with the shorter side. X X^T
-    is computed anew after RUN steps: rounding errors in it, where singular values are small, grow twelvefold a step.
+    is computed anew after PRODUCT_STEPS steps: rounding errors in it, where singular values are small, grow twelvefold
+    a step.
     """
     isTall = matrix.shape[0] > matrix.shape[1]
     x = matrix / np.maximum(np.sqrt(np.sum(matrix**2)), 1e-7)
     isLong = max(x.shape) >= 2 * min(x.shape)
-    runs = [min(RUN, steps - first) for first in range(0, steps, RUN)] if isLong else [1] * steps
+    runs = [min(PRODUCT_STEPS, steps - first) for first in range(0, steps, PRODUCT_STEPS)] if isLong else [1] * steps
     for count in runs:
         factor = polynomial(x.T @ x if isTall else x @ x.T, count)
         x = x @ factor if isTall else factor @ x

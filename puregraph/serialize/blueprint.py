@@ -16,7 +16,7 @@ from typing import Any
 from puregraph.core import initial
 from puregraph.core.param import FixedState, Param, State
 
-VERSION = 1
+FORMAT_VERSION = 1
 MAX_UNFOLDED_NODES = (
     2_000_000  # most nodes of the unfolded graph: nested graphs that use each other twice grow exponentially
 )

@@ -17,7 +17,7 @@ from puregraph.graph.module import Module
 from puregraph.graph.node import Node
 from puregraph.graph.parallel import Parallel
 from puregraph.graph.sequential import ModuleList, Sequential
-from puregraph.serialize.blueprint import MAX_UNFOLDED_NODES, STARTS, VERSION
+from puregraph.serialize.blueprint import FORMAT_VERSION, MAX_UNFOLDED_NODES, STARTS
 from puregraph.serialize.blueprintarrays import settle
 from puregraph.serialize.blueprintform import checkBlueprint, checkModule, checkParts, checkRow
 from puregraph.serialize.blueprintwriter import usual
@@ -32,9 +32,9 @@ def fromBlueprint(blueprint: dict[str, Any], budget: Budget | None = None) -> Gr
     Raises    CheckpointError naming the module and what is wrong with it
     """
     try:
-        if not isinstance(blueprint, dict) or blueprint.get("version") != VERSION:
+        if not isinstance(blueprint, dict) or blueprint.get("version") != FORMAT_VERSION:
             version = blueprint.get("version") if isinstance(blueprint, dict) else type(blueprint).__name__
-            raise CheckpointError(f"wanted a blueprint of version {VERSION}, got {version!r:.80}")
+            raise CheckpointError(f"wanted a blueprint of version {FORMAT_VERSION}, got {version!r:.80}")
         checkBlueprint(blueprint)
         reader = BlueprintReader(blueprint["modules"], budget)
         graph = reader.built[-1] if reader.built else None

@@ -18,7 +18,7 @@ from puregraph.graph.node import Node
 from puregraph.graph.nodegraph import DERIVED
 from puregraph.graph.parallel import Parallel
 from puregraph.graph.sequential import ModuleList, Sequential
-from puregraph.serialize.blueprint import KINDS, MAX_UNFOLDED_NODES, STARTNAMES, VERSION
+from puregraph.serialize.blueprint import FORMAT_VERSION, KINDS, MAX_UNFOLDED_NODES, STARTNAMES
 from puregraph.serialize.classnames import nameOf
 
 
@@ -40,7 +40,7 @@ def toBlueprint(graph: Graph) -> dict[str, Any]:
     derived = derivedIn(graph)
     absent = [f"{s.path}.{n}" for s in graph.steps().items for n in missing(s.module)]
     return {
-        "version": VERSION,
+        "version": FORMAT_VERSION,
         "modules": writer.rows,
         "arrays": arrays,
         "ties": graph.ties,

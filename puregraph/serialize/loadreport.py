@@ -12,7 +12,7 @@ from puregraph.core.param import FixedState, Param, Stored
 from puregraph.graph import Graph
 from puregraph.graph.lookup import nearest
 
-SHOWN = 10  # most arrays in a message
+MAX_LISTED = 10  # most arrays in a message
 
 
 class ArraySource:
@@ -65,8 +65,8 @@ class LoadReport(NamedTuple):
     def __str__(self) -> str:
         rows = [f"  ignored    {listed(self.ignored)}"] if self.ignored else []
         for kind, mismatches in (("missing", self.missing), ("extra", self.extra), ("different", self.mismatched)):
-            rows += [f"  {kind:9}  {m}" for m in mismatches[:SHOWN]]
-            rows += [f"  {kind:9}  and {len(mismatches) - SHOWN} more"] if len(mismatches) > SHOWN else []
+            rows += [f"  {kind:9}  {m}" for m in mismatches[:MAX_LISTED]]
+            rows += [f"  {kind:9}  and {len(mismatches) - MAX_LISTED} more"] if len(mismatches) > MAX_LISTED else []
         return "\n".join([f"{len(self.loaded)} arrays fit", *rows])
 
 
@@ -89,7 +89,7 @@ def match(source: Any, graph: Graph, targets: dict[str, Stored]) -> tuple[LoadRe
         if not names:
             isOptional = stored.dtype.kind in "iu" or isinstance(stored, FixedState)
             if not (source.partial and kind == "states" and isOptional):
-                near = source.unused or source.arrays if len(report.missing) < SHOWN else {}
+                near = source.unused or source.arrays if len(report.missing) < MAX_LISTED else {}
                 reason = lacks(path, near, source.expected.get(path, path))
                 report.missing.append(Mismatch(path, describeArray(stored), reason))
         elif source.kinds[names[0]] != kind or not source.fits(names[0], stored.shape, stored.dtype):
@@ -107,7 +107,7 @@ def match(source: Any, graph: Graph, targets: dict[str, Stored]) -> tuple[LoadRe
     known |= {owner for alias, owner in source.ties.items() if alias in known}
     strangers = [(path, array) for path, array in source.arrays.items() if path not in known]
     for path, array in (*strangers, *source.unused.items()):
-        near = targets if len(report.extra) < SHOWN else {}
+        near = targets if len(report.extra) < MAX_LISTED else {}
         report.extra.append(Mismatch(path, lacks(path, near), describeArray(array)))
     return report, chosen
 
@@ -136,5 +136,5 @@ def lacks(name: str, known: Mapping[str, object], expected: str | None = None) -
 
 def listed(paths: list[str]) -> str:
     """Some paths, quoted."""
-    more = f" and {len(paths) - SHOWN} more" if len(paths) > SHOWN else ""
-    return ", ".join(map(quote, paths[:SHOWN])) + more
+    more = f" and {len(paths) - MAX_LISTED} more" if len(paths) > MAX_LISTED else ""
+    return ", ".join(map(quote, paths[:MAX_LISTED])) + more

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from puregraph.train.trainer import Trainer
 
 LOOKERS: list[Callable[[Any, Any], None]] = []  # called with a trainer and its data after all checks
-NOTHING = 1e-6  # learning rate, relative to the highest, below which nothing is learnt
+MIN_RATE_RATIO = 1e-6  # learning rate, relative to the highest, below which nothing is learnt
 
 
 def heldOutFrom(
@@ -304,6 +304,6 @@ def endOf(schedule: Any, first: int, total: int) -> int | None:
         return int(schedule.end)
     steps = [first + (total - 1 - first) * k // 64 for k in range(65)]
     factors = [factorAt(schedule, step) for step in steps]
-    little = NOTHING * max(factors)
+    little = MIN_RATE_RATIO * max(factors)
     index = next((k for k in range(58) if max(factors[k:]) < little), None)  # near zero is normal in the last tenth
     return None if index is None else steps[index]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from puregraph.graph.graph import Graph
     from puregraph.train.trainer import Trainer
 
-VERSION = 1
+FORMAT_VERSION = 1
 KEY = "place"  # the name of the progress in files
 PROGRESS = {  # values of a run, and the type of each
     "epoch": "a whole number",
@@ -41,7 +41,7 @@ BEFORE = {"dropLast": False}  # defaults for older files
 def stateFrom(trainer: Trainer) -> dict[str, Any]:
     """Return all state of a trainer except network and optimizer."""
     return {
-        "version": VERSION,
+        "version": FORMAT_VERSION,
         KEY: {
             **{name: getattr(trainer.runState, name) for name in PROGRESS},
             "stopped": trainer.runState.stopped and not trainer.runState.stopsNow,
@@ -68,8 +68,10 @@ def check(trainer: Trainer, saved: object) -> None:
 
     Raises    DataError naming the arguments it would need, CheckpointError for a state that no trainer writes
     """
-    if not isinstance(saved, dict) or saved.get("version") != VERSION:
-        raise DataError(f"wanted a file of trainer.save (version {VERSION}), this file holds no trainer of that kind")
+    if not isinstance(saved, dict) or saved.get("version") != FORMAT_VERSION:
+        raise DataError(
+            f"wanted a file of trainer.save (version {FORMAT_VERSION}), this file holds no trainer of that kind"
+        )
     checkKinds(saved)
     checkGrains(trainer.grains, saved.get("grains"), saved[KEY]["begun"])
     if saved[KEY]["begun"]:

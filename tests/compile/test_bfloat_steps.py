@@ -24,7 +24,7 @@ def rounding(request, monkeypatch):
         monkeypatch.setattr(jit, "multipliesBfloat16", lambda: True)
         monkeypatch.setattr("puregraph.ops.native.llvm.bfloatpairs.hasInstructions", lambda lanes: False)
         monkeypatch.setattr(jit, "LOADED", {})  # kernels of a name of their own: those of the instruction are cached
-        monkeypatch.setattr(jit, "FORMAT", "generic")
+        monkeypatch.setattr(jit, "FORMAT_VERSION", "generic")
     elif not jit.multipliesBfloat16():
         pytest.skip("no instruction for bfloat16")
 

@@ -47,7 +47,7 @@ from puregraph import (
 from puregraph.autodiff import detect_anomaly
 from puregraph.compile import Program, Programs, Updater, schedule
 from puregraph.compile.memory.arena import arranged, bestFit, inOrder, inUse
-from puregraph.compile.memory.planner import ALIGNMENT, MemoryPlan
+from puregraph.compile.memory.planner import ALIGNMENT_BYTES, MemoryPlan
 from puregraph.compile.trace.schedule import traceStep
 from puregraph.compile.trace.steprequest import StepRequest
 from puregraph.compile.trace.withcost import withCost
@@ -853,7 +853,7 @@ def test_the_arena_is_close_to_what_is_in_use_at_one_time(make, shape, plain):
             inUse[t] += b.size
     assert max(inUse) <= program.bytes <= 1.05 * max(inUse)
     assert program.bytes == program.executable.memory.arena.nbytes
-    assert program.executable.memory.arena.__array_interface__["data"][0] % ALIGNMENT == 0
+    assert program.executable.memory.arena.__array_interface__["data"][0] % ALIGNMENT_BYTES == 0
 
 
 def test_results_take_over_the_memory_of_what_ends(plain):

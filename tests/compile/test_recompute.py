@@ -37,7 +37,7 @@ STRATEGIES = ["store_all", "recompute_all"]
 @pytest.fixture
 def fewTrials(monkeypatch):
     """Fewer ways to cut a graph are measured, among which there are good ones."""
-    monkeypatch.setattr(rematpolicy, "TRIALS", 10)
+    monkeypatch.setattr(rematpolicy, "MAX_TRIALS", 10)
 
 
 def mlp(depth=16, width=48):

@@ -5,7 +5,7 @@ import pytest
 from alongcases import Along, same
 from launches import emulated, needsEmulator
 
-from puregraph.ops.gather.alongaxis import KINDS, OUTSIDE, putAlong, takeAlong, wrapIndex
+from puregraph.ops.gather.alongaxis import KINDS, OUTSIDE_INDEX, putAlong, takeAlong, wrapIndex
 
 pytestmark = [needsEmulator, pytest.mark.filterwarnings("ignore::RuntimeWarning")]
 DTYPES = ["float16", "float32", "float64", "int8", "int32", "int64"]
@@ -35,7 +35,7 @@ def test_indices_of_32_bits_and_out_of_range():
     x, index = np.arange(6.0, dtype="f4").reshape(3, 2), np.array([[0, -1], [3, -4]], np.int32)
     found = emulated(takeAlong, x, index, 0)
     assert np.array_equal(found[0], [0, 5]) and np.isnan(found[1]).all()
-    assert np.array_equal(emulated(wrapIndex, index, 3), [[0, 2], [OUTSIDE, OUTSIDE]])
+    assert np.array_equal(emulated(wrapIndex, index, 3), [[0, 2], [OUTSIDE_INDEX, OUTSIDE_INDEX]])
     assert np.array_equal(emulated(putAlong, x, index, np.full((2, 2), 9, "f4"), 0), [[9, 1], [2, 3], [4, 9]])
 
 

@@ -55,7 +55,7 @@ def test_cells_run_along_time_and_back(rng, kind, sizes, reverse):
 def gpu(monkeypatch):
     """What sets how many processors the GPU has, with how much memory; weights are never few."""
 
-    def has(processors, shared=cellsplit.SHARED):
+    def has(processors, shared=cellsplit.SHARED_MEMORY_BYTES):
         monkeypatch.setattr(cellsplit, "residency", lambda: (processors, shared))
 
     monkeypatch.setattr(cellsplit, "FAST_WEIGHT_BYTES", 0)
@@ -75,7 +75,7 @@ def test_as_many_blocks_as_there_are_processors_hold_weights_and_sums_of_their_u
     assert found == (1, 2, True, 64 * 2, 32 * 8, (8 * 32 + 16 * 256) * 4, 16 * 256 * 4)
 
 
-@pytest.mark.parametrize(("processors", "shared"), [(132, 1 << 10), (0, cellsplit.SHARED)])
+@pytest.mark.parametrize(("processors", "shared"), [(132, 1 << 10), (0, cellsplit.SHARED_MEMORY_BYTES)])
 def test_weights_that_no_block_can_hold_take_a_launch_for_each_time_step(rng, gpu, processors, shared):
     gpu(processors, shared)
     assert both(rng, "lstm", 9, 3, 21) == 4

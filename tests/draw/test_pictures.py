@@ -11,7 +11,7 @@ from source import ROOT
 
 import puregraph as pg
 from puregraph import models
-from puregraph.draw.drawing import SCALE
+from puregraph.draw.drawing import PIXELS_PER_UNIT
 from puregraph.draw.graphpicture import graphPicture
 from puregraph.draw.layout import clearance, ordering
 
@@ -249,7 +249,7 @@ def test_a_png_is_the_picture_of_the_svg(tmp_path):
     wide, high = (float(re.search(rf'<svg[^>]* {side}="([\d.]+)', drawing.svg())[1]) for side in ("width", "height"))
     assert head[:8] == b"\x89PNG\r\n\x1a\n"
     sizes = int.from_bytes(head[16:20]), int.from_bytes(head[20:24])
-    assert sizes == pytest.approx((SCALE * wide, SCALE * high), abs=1)
+    assert sizes == pytest.approx((PIXELS_PER_UNIT * wide, PIXELS_PER_UNIT * high), abs=1)
 
 
 def test_a_png_takes_a_converter_and_the_error_names_it(tmp_path, monkeypatch):
@@ -357,8 +357,8 @@ def test_a_layout_takes_less_effort_the_more_its_lines_cross_and_least_where_it_
     assert tried[0] == QUICK and set(tried[1:]) == {BALANCED}
     graph = tangle(60, rng)
     bounds = (
-        ("TANGLED", 20, {QUICK, BOUNDED}),
-        ("HOPELESS", 20, {QUICK}),
+        ("TANGLED_CROSSINGS", 20, {QUICK, BOUNDED}),
+        ("HOPELESS_CROSSINGS", 20, {QUICK}),
         ("MAX_SIMPLEX_SIZE", 50, {ROUGH}),
         ("BROAD", 50, {UNPARTED}),
     )

@@ -13,7 +13,7 @@ from test_onnx_backward import KNOWN, MODULES, RUNTIME, alone  # noqa: E402
 from puregraph.core.errors import GraphError  # noqa: E402
 from puregraph.modules import Dequantize, Quantize, RoiAlign, RoiPool  # noqa: E402
 from puregraph.onnx import fromOnnx, toOnnx  # noqa: E402
-from puregraph.onnx.onnxwriter import OLDEST  # noqa: E402
+from puregraph.onnx.onnxwriter import OLDEST_OPSET  # noqa: E402
 from puregraph.onnx.opregistry import NEWEST  # noqa: E402
 from puregraph.onnx.protowalk import eachNode  # noqa: E402
 
@@ -42,7 +42,7 @@ def dtypesOf(module, data):
 def meanings(net, shapes, dtypes):
     """(opset, model) of each opset whose operators are others than before; (opset, what is wrong) where it cannot be."""
     seen = set()
-    for opset in range(OLDEST, NEWEST + 1):
+    for opset in range(OLDEST_OPSET, NEWEST + 1):
         try:
             model = toOnnx(net, None, shapes, opset, dtypes)
         except GraphError as error:

@@ -3,18 +3,18 @@
 import numpy as np
 
 import puregraph as pg
-from puregraph.core.base.align import BANDWIDTH_BOUND_BYTES, LINE, aligned
+from puregraph.core.base.align import BANDWIDTH_BOUND_BYTES, CACHE_LINE_BYTES, aligned
 from puregraph.optimizers import MomentumSGD
 from puregraph.serialize.checkpoint import loadInto, save
 
 
 def begins(array):
-    return array.ctypes.data % LINE == 0
+    return array.ctypes.data % CACHE_LINE_BYTES == 0
 
 
 def at(offset, count=100):
-    room = np.zeros(4 * count + 2 * LINE, np.uint8)
-    start = -room.ctypes.data % LINE + offset
+    room = np.zeros(4 * count + 2 * CACHE_LINE_BYTES, np.uint8)
+    start = -room.ctypes.data % CACHE_LINE_BYTES + offset
     return room[start : start + 4 * count].view("f4")
 
 

@@ -130,7 +130,7 @@ class Machine:
         """funcSetAttribute."""
         source, entry = self.functions[function].key
         own = compiler.cubin(source, "sm_90").resources[entry].shared
-        if own + count > emulator.SHARED:
+        if own + count > emulator.SHARED_MEMORY_BYTES:
             raise RuntimeError(f"CUDA_ERROR_INVALID_VALUE: {own} + {count} bytes of shared memory for {entry}")
         self.allowed[source, entry] = count
 
@@ -700,7 +700,7 @@ def prepared(add):
 def runLibrary(self, addresses, workspace, stream):
     """A library's call, in numpy."""
     machine = FakeArray.machine
-    if isinstance(self, cudnn.CudnnCall) and any(address % cudnn.ALIGNED for address in addresses):
+    if isinstance(self, cudnn.CudnnCall) and any(address % cudnn.PLAN_ALIGNMENT_BYTES for address in addresses):
         raise RuntimeError(f"CUDNN_STATUS_NOT_SUPPORTED_MISALIGNED_POINTER: {self.name}")
     if self.workspace:
         machine.bytesAt(workspace, self.workspace)

@@ -10,7 +10,7 @@ from puregraph.ops.cuda.libraries.librarycall import LibraryCall
 from puregraph.ops.cuda.runtime import runner
 from puregraph.ops.cuda.runtime.launch import Scratch, tables
 from puregraph.testing.emulator import emulator
-from puregraph.testing.emulator.emulator import PAGE, GuardedMemory
+from puregraph.testing.emulator.emulator import ALIGNMENT_BYTES, GuardedMemory
 
 EMULATED = emulator.run
 # files whose kernels do what no GPU should be asked to do
@@ -52,8 +52,8 @@ class Room:
     """Memory of the GPU for one region of arrays, at an address as even as theirs, with more behind it that stays."""
 
     def __init__(self, region):
-        self.region, self.head = region, region.memory.ctypes.data % PAGE
-        self.tail = 0 if os.environ.get(EXACT) else PAGE
+        self.region, self.head = region, region.memory.ctypes.data % ALIGNMENT_BYTES
+        self.tail = 0 if os.environ.get(EXACT) else ALIGNMENT_BYTES
         self.whole = block(self.head + region.memory.size + self.tail)
         self.address = self.whole.data.ptr + self.head
 

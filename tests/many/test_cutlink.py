@@ -12,7 +12,7 @@ import pytest
 from launched import areGone, isNamedInTime, pidsIn, waited, written
 from processes import environment
 
-from puregraph.distributed.launch.launcher import LATE
+from puregraph.distributed.launch.launcher import STARTUP_TIMEOUT_CODE
 from puregraph.distributed.launch.watch import CODE
 
 ADDRESSES = ("10.78.0.1", "10.78.0.2")
@@ -102,7 +102,7 @@ def test_a_run_ends_if_a_process_on_another_machine_cannot_begin(tmp_path, hosts
     given = environmentOver(hosts, tmp_path) | {"UCX_NET_DEVICES": hosts[0]}  # the other one has none of this name
     script = written(tmp_path, "print('began')")
     done = launchedOn(hosts, "--patience", "1", str(script), env=given, cwd=tmp_path)
-    assert done.returncode == LATE, done.stdout + done.stderr
+    assert done.returncode == STARTUP_TIMEOUT_CODE, done.stdout + done.stderr
     assert "the 2 processes have not begun together within 5 s (5 times --patience)" in done.stderr
     assert "began" not in done.stdout
 

@@ -25,7 +25,7 @@ from processes import environment
 
 from puregraph.cli import main
 from puregraph.distributed.launch import launcher
-from puregraph.distributed.launch.launcher import LATE, LaunchedRun
+from puregraph.distributed.launch.launcher import STARTUP_TIMEOUT_CODE, LaunchedRun
 from puregraph.distributed.launch.rankfile import endedIn, finish, ranksIn
 from puregraph.distributed.launch.watch import CODE
 from puregraph.distributed.worlds.world import BEGUN
@@ -179,7 +179,7 @@ def test_a_machine_that_cannot_be_reached_ends_the_run_with_a_sentence(tmp_path)
     run = [sys.executable, "-m", "puregraph", "launch", "--hosts", "nowhere.invalid:2", str(written(tmp_path, "1"))]
     given = environment(HYDRA_LAUNCHER="ssh", HYDRA_LAUNCHER_EXEC=shutil.which("false"))
     done = subprocess.run(run, env=given, capture_output=True, text=True, timeout=100)
-    assert done.returncode not in (0, LATE)
+    assert done.returncode not in (0, STARTUP_TIMEOUT_CODE)
     assert done.stdout == ""
     assert done.stderr == (
         "puregraph: one of the machines of --hosts could not be reached; does `ssh HOST python -m puregraph --version` "

@@ -340,8 +340,8 @@ def test_a_wait_is_hardly_longer_for_its_pauses_unless_others_want_the_core(monk
     while now[0] < 0.1:
         now[0] += 1e-5  # what a look takes
         found.pause()
-    assert all(seconds <= max(most * since, backoff.SHORTEST) for since, seconds in pauses)
-    assert pauses[-1][1] == backoff.LONGEST
+    assert all(seconds <= max(most * since, backoff.MIN_SLEEP_SECONDS) for since, seconds in pauses)
+    assert pauses[-1][1] == backoff.MAX_SLEEP_SECONDS
     assert pauses[0][0] == (1e-5 if isComputing else pytest.approx(backoff.SPINNING, abs=2e-5))
 
 

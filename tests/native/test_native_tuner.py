@@ -10,7 +10,7 @@ from puregraph.ops.native.threads.tuner import (
     MAX_TRIAL_GAP,
     MAX_TUNED_NANOSECONDS,
     MIN_TRIAL_GAP,
-    RUNS,
+    TRIAL_RUNS,
     WARM,
     ThreadTuner,
 )
@@ -44,8 +44,8 @@ class Machine:
 @pytest.mark.parametrize(("together", "alone", "isAlone"), [(1000, 500, True), (500, 800, False), (1000, 990, False)])
 def test_the_faster_way_is_taken(together, alone, isAlone, monkeypatch):
     machine = Machine(together, alone, monkeypatch)
-    assert machine.run(WARM + RUNS) == 0
-    machine.run(RUNS)
+    assert machine.run(WARM + TRIAL_RUNS) == 0
+    machine.run(TRIAL_RUNS)
     assert machine.tuner.isAlone is isAlone and machine.tuner.left
     assert machine.run(MIN_TRIAL_GAP - 1) == (MIN_TRIAL_GAP - 1) * isAlone
 
@@ -57,19 +57,19 @@ def test_what_takes_long_is_left_to_all(monkeypatch):
 
 def test_a_way_that_is_much_slower_is_given_up_soon_and_tried_ever_more_seldom(monkeypatch):
     machine = Machine(1000, 8000, monkeypatch)
-    assert machine.run(WARM + 2 * RUNS) == MAX_LOSING_RUNS
+    assert machine.run(WARM + 2 * TRIAL_RUNS) == MAX_LOSING_RUNS
     assert machine.run(20 * MAX_TRIAL_GAP) < 20 * 2 * MAX_LOSING_RUNS
 
 
 def test_the_first_run_of_another_way_may_be_slow(monkeypatch):
-    machine = Machine(1000, lambda n: 500 if n > WARM + RUNS + 2 else 5000, monkeypatch)
-    machine.run(WARM + 2 * RUNS)
+    machine = Machine(1000, lambda n: 500 if n > WARM + TRIAL_RUNS + 2 else 5000, monkeypatch)
+    machine.run(WARM + 2 * TRIAL_RUNS)
     assert machine.tuner.isAlone
 
 
 def test_a_choice_made_while_somebody_else_was_busy_is_soon_looked_at_again(monkeypatch):
-    machine = Machine(lambda n: 5000 if n <= WARM + RUNS else 1000, 2000, monkeypatch)
-    machine.run(WARM + 2 * RUNS)
+    machine = Machine(lambda n: 5000 if n <= WARM + TRIAL_RUNS else 1000, 2000, monkeypatch)
+    machine.run(WARM + 2 * TRIAL_RUNS)
     assert machine.tuner.isAlone
     machine.run(30)
     assert not machine.tuner.isAlone
@@ -77,7 +77,7 @@ def test_a_choice_made_while_somebody_else_was_busy_is_soon_looked_at_again(monk
 
 def test_a_machine_may_change(monkeypatch):
     machine = Machine(1000, 500, monkeypatch)
-    machine.run(WARM + 2 * RUNS)
+    machine.run(WARM + 2 * TRIAL_RUNS)
     assert machine.tuner.isAlone
     machine.takes[False] = 250
     machine.run(2 * MAX_TRIAL_GAP)
@@ -113,5 +113,5 @@ def test_an_error_of_a_run_ends_no_trial(monkeypatch):
     machine.run(WARM + 1)
     with pytest.raises(RuntimeError):
         machine.tuner.run(fail)
-    machine.run(2 * RUNS)
+    machine.run(2 * TRIAL_RUNS)
     assert machine.tuner.isAlone

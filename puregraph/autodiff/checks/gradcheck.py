@@ -23,7 +23,7 @@ from puregraph.graph.function import Function, FunctionCall
 from puregraph.graph.module import Module, isFloat
 from puregraph.graph.steps import GraphStep
 
-DIRECTIONS = 2  # random directions per argument; a wrong gradient passes only by chance
+RANDOM_DIRECTIONS = 2  # random directions per argument; a wrong gradient passes only by chance
 MAX_CHECKED_ELEMENTS = 200  # elements that are checked one by one, to report where a gradient is wrong
 
 
@@ -289,7 +289,7 @@ class _Local:
             analytic, size = (0.0, 0.0) if grad is None else (inner(grad, v), float(np.sqrt(inner(grad, grad))))
             return limits.near(analytic, slope(loss, x, v, limits.eps), size, scale)
 
-        if not all(isRight(rng.standard_normal(x.shape)) for _ in range(DIRECTIONS)):
+        if not all(isRight(rng.standard_normal(x.shape)) for _ in range(RANDOM_DIRECTIONS)):
             line = self.lines[i] if self.lines[i] is not None else rng.standard_normal(x.shape)
             if not isRight(line):
                 raise self.wrong(i, grad, loss, self.narrowed(line, isRight), limits.eps)

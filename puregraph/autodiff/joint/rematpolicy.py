@@ -12,7 +12,7 @@ from puregraph.graph.module import shapesOf
 from puregraph.graph.steps import GraphStep
 
 STRATEGIES = ("store_all", "recompute_all", "user_defined")
-TRIALS = 32  # how many ways of cutting a graph are measured for a budget
+MAX_TRIALS = 32  # how many ways of cutting a graph are measured for a budget
 
 
 def stored_by(strategy: str, names: _Names, data_to_recompute: Any) -> set[int]:
@@ -104,9 +104,9 @@ def ways(names: _Names, sizes: list[int], work: list[int]) -> Iterator[set[int]]
 
 def spaced(most: int) -> list[int]:
     """Numbers from 2 to `most`: all of them, or some with the same factor in between."""
-    if most <= TRIALS:
+    if most <= MAX_TRIALS:
         return list(range(2, most + 1))
-    return list(dict.fromkeys(round(2 * (most / 2) ** (i / (TRIALS - 1))) for i in range(TRIALS)))
+    return list(dict.fromkeys(round(2 * (most / 2) ** (i / (MAX_TRIALS - 1))) for i in range(MAX_TRIALS)))
 
 
 def crossing(names: _Names, sizes: list[int], segments: int) -> set[int]:

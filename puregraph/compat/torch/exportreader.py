@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 Operand: TypeAlias = "NodeValue | torch.Tensor | float"  # computed values, and constants
 ROWS: dict[str, Callable[..., Any]] = {}  # by name of an ATen operation, the function that makes its nodes
-LISTED = 20  # most nodes listed in an error
+MAX_LISTED_NODES = 20  # most nodes listed in an error
 
 
 class NodeValue(NamedTuple):
@@ -162,9 +162,9 @@ class ExportReader:
                 self.values[node] = LOST
                 self.faults.append(f"at '{self.path}': {nameOf(node)}: {error}")
         if self.faults:
-            more = [f"  and {len(self.faults) - LISTED} more"] if len(self.faults) > LISTED else []
+            more = [f"  and {len(self.faults) - MAX_LISTED_NODES} more"] if len(self.faults) > MAX_LISTED_NODES else []
             head = f"fromTorch: {plural(len(self.faults), 'operation')} of {type(self.module).__name__} cannot be read:"
-            raise GraphError("\n".join([head, *(f"  {fault}" for fault in self.faults[:LISTED]), *more]))
+            raise GraphError("\n".join([head, *(f"  {fault}" for fault in self.faults[:MAX_LISTED_NODES]), *more]))
         return self.graph(inputs)
 
     def graph(self, inputs: list[NodeValue]) -> Graph:

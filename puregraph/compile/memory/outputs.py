@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from puregraph.core.base.align import LINE, addressOf
+from puregraph.core.base.align import CACHE_LINE_BYTES, addressOf
 from puregraph.core.base.introspection import isAlone
 from puregraph.ops.ir.value import Value
 
@@ -27,7 +27,7 @@ class StepOutput:
     __slots__ = ("bytes", "owner", "patches", "spare", "value")
 
     def __init__(self, value: Value):
-        self.value, self.bytes = value, value.root.nbytes + LINE
+        self.value, self.bytes = value, value.root.nbytes + CACHE_LINE_BYTES
         self.patches: list[tuple[Any, int, Value, int]] = []
         self.spare: list[Any] = []
         self.owner: Any = None
@@ -42,7 +42,7 @@ class StepOutput:
     @property
     def start(self) -> int:
         """The address of the result, aligned to a cache line."""
-        return -(-addressOf(self.owner) // LINE) * LINE
+        return -(-addressOf(self.owner) // CACHE_LINE_BYTES) * CACHE_LINE_BYTES
 
     def renew(self) -> None:
         """Move to a block that no user holds."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from puregraph.compile.trace.schedule import Schedule
     from puregraph.ops.ir.value import Call
 
-ALIGNMENT = 64  # bytes
+ALIGNMENT_BYTES = 64  # bytes
 GPUALIGNMENT = 512  # bytes, as in CuPy's memory pool
 MIN_UNCOPIED_BYTES = 1 << 16  # bytes of a result that is handed out without a copy
 
@@ -26,7 +26,7 @@ class Buffer:
 
     __slots__ = ("birth", "death", "offset", "size", "values")
 
-    def __init__(self, value: Value, birth: int, death: int, alignment: int = ALIGNMENT):
+    def __init__(self, value: Value, birth: int, death: int, alignment: int = ALIGNMENT_BYTES):
         self.size = -(-room(value) // alignment) * alignment
         self.birth, self.death, self.offset = birth, death, -1
         self.values = [value]
@@ -43,7 +43,9 @@ class MemoryPlan:
     `bytes`       the size of the arena
     """
 
-    def __init__(self, schedule: Schedule, alignment: int = ALIGNMENT, outputType: type[StepOutput] | None = None):
+    def __init__(
+        self, schedule: Schedule, alignment: int = ALIGNMENT_BYTES, outputType: type[StepOutput] | None = None
+    ):
         self.schedule, self.alignment = schedule, alignment
         self.buffers: list[Buffer] = []
         self.locations: dict[int, Any] = {}

@@ -23,7 +23,7 @@ from puregraph.ops.reduction.reference import firstIndex
 if TYPE_CHECKING:
     from puregraph.core.rules import ArrayFunction
 
-EXACT = 1 << 24  # integers below this are exact as floats
+MAX_EXACT = 1 << 24  # integers below this are exact as floats
 COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
 UFUNCS = {row.numpy: name for name, row in TABLE.items() if isinstance(row.numpy, np.ufunc)}
 BITWISE = {np.bitwise_and: "and", np.bitwise_or: "or", np.invert: "not"}  # on booleans these are logic
@@ -66,13 +66,13 @@ class FusionTarget(NamedTuple):
     def canReduce(self, function: ArrayFunction, x: Value, y: Value) -> bool:
         """True if groups can reduce these dtypes: floats, or booleans in any, all and counts."""
         if x.dtype == BOOL:
-            isCount = function is np.sum and y.dtype == np.int64 and x.size < EXACT
+            isCount = function is np.sum and y.dtype == np.int64 and x.size < MAX_EXACT
             return function in TRUTHS if y.dtype == BOOL else isCount
         return named(x.dtype) in self.floats and named(y.dtype) in self.floats and function not in TRUTHS
 
     def canFind(self, x: Value, value: object, axis: int) -> bool:
         """True if x has a float dtype and its indices along an axis are exact as floats."""
-        return named(x.dtype) in self.floats and x.shape[axis] < EXACT
+        return named(x.dtype) in self.floats and x.shape[axis] < MAX_EXACT
 
     def lines(self, call: Call) -> NestLines | None:
         """The lines of a call; None if it is neither pointwise nor a reduction, or has an unsupported dtype."""
@@ -199,7 +199,8 @@ def isThreshold(formula: Formula, integers: Set[str]) -> bool:
     for t in walk(formula.term):
         if leaves.intersection(t.args):
             others = [a for a in t.args if a not in leaves]
-            if t.op not in COMPARISONS or len(others) != 1 or others[0].op != "number" or abs(others[0].value) >= EXACT:
+            isNumber = len(others) == 1 and others[0].op == "number"
+            if t.op not in COMPARISONS or not isNumber or abs(others[0].value) >= MAX_EXACT:
                 return False
     return formula.term not in leaves
 
@@ -207,7 +208,7 @@ def isThreshold(formula: Formula, integers: Set[str]) -> bool:
 def isComputed(formula: Formula) -> bool:
     """True if a formula does more than logic and selection, or has a constant that is too large for floats."""
     order = walk(formula.term)
-    isLarge = any(t.op == "number" and type(t.value) is int and abs(t.value) >= EXACT for t in order)
+    isLarge = any(t.op == "number" and type(t.value) is int and abs(t.value) >= MAX_EXACT for t in order)
     return isLarge or any(t.args and t.op not in (*LOGICAL, "where") for t in order)
 
 
@@ -229,7 +230,7 @@ def firstLines(call: Call) -> NestLines:
     x, value, axis = call.arguments
     (y,) = call.outs
     keptAxes = tuple([a for a in range(x.ndim) if a != axis])
-    most = EXACT if x.dtype.kind == "f" else 1 << 62  # more than any index
+    most = MAX_EXACT if x.dtype.kind == "f" else 1 << 62  # more than any index
     line = Formula(f"where(x == v or x != x, axis{axis}, {most})")
     operands = {"x": (x, aligned(x, x.ndim)), "v": (value, aligned(value, x.ndim))}
     return NestLines(x.shape, operands, [("p", line)], [(y, Reduce("min", "p", frozenset([axis])), keptAxes)])

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from copy import copy
 from typing import TYPE_CHECKING, Any
 
-from puregraph.compile.memory.planner import ALIGNMENT, MemoryPlan
+from puregraph.compile.memory.planner import ALIGNMENT_BYTES, MemoryPlan
 from puregraph.core.errors import PuregraphError
 from puregraph.ops.ir.value import Call, Value, changed
 
@@ -22,7 +22,7 @@ def planned(
     schedule: Schedule,
     budget: int | None = None,
     lower: Callable[[Schedule], Schedule] = copy,
-    alignment: int = ALIGNMENT,
+    alignment: int = ALIGNMENT_BYTES,
     outputType: type[StepOutput] | None = None,
 ) -> MemoryPlan:
     """Plan the memory of a schedule, and compute calls again until it fits a budget in bytes.

@@ -23,7 +23,7 @@ HEAD = ("", "node", "step", "by", "makes", "bytes", "offset", "flops", "graph", 
 RIGHT = ("", "bytes", "offset", "flops", "time", "share", "GFLOP/s")
 MEASURED = ("time", "share", "GFLOP/s")
 MIN_STEP_COLUMNS = 26  # minimum width of the steps column
-NODE = 26  # maximum width of the nodes column
+MAX_NODE_WIDTH = 26  # maximum width of the nodes column
 MAX_STEP_LINES = 3  # most lines for a step
 LAST = {4: "nhwc", 5: "ndhwc"}  # feature maps stored channels last
 UNITS = ("", "k", "M", "G", "T", "P")
@@ -173,7 +173,7 @@ def cellsOf(y: Value, plan: Any, i: int) -> tuple[str, str]:
 def near(path: str) -> str:
     """The end of a path, cut to the width of its column."""
     kind, colon, name = path.rpartition(":")
-    width, parts = NODE - len(kind + colon), name.split(".")
+    width, parts = MAX_NODE_WIDTH - len(kind + colon), name.split(".")
     while len(parts) > 1 and len(name) > width:
         parts = parts[1:]
         name = f"..{'.'.join(parts)}"

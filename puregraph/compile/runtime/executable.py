@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from puregraph.core.device import Array
     from puregraph.core.protocols import AnyArray
 
-POISON = 255  # fills memory after its last use: NaN as float, -1 as integer
+POISON_BYTE = 255  # fills memory after its last use: NaN as float, -1 as integer
 
 
 class ExecutablePart:
@@ -84,7 +84,8 @@ class Executable:
                 self.addHost(i, call)
             elif not (call.kind.isNative or call.kind.isView):
                 self.parts[-1].steps += self.observed(i, call, self.boundTo(i, call))
-            self.parts[-1].steps += [Bound(call, self.memory.region(b).fill, [POISON], {}) for b in ends.get(i, ())]
+            for buffer in ends.get(i, ()):
+                self.parts[-1].steps.append(Bound(call, self.memory.region(buffer).fill, [POISON_BYTE], {}))
         for target, value in copies:
             end = Call(store, (value,), {"target": target}, [], "store", CallOrigin("store", "", (), "update"))
             self.parts[-1].steps += bound(end, self.memory, None)
@@ -109,7 +110,7 @@ class Executable:
         self.written: list[Any] = list(map(vars, self.schedule.written))  # bypasses __setattr__, which checks names
         self.numbers = [(v.source, self.memory(v)) for v in self.schedule.scalars if v not in setByUpdate]
         if poison:
-            self.memory.arena.fill(POISON)
+            self.memory.arena.fill(POISON_BYTE)
 
     def watch(self) -> None:
         """Prepare the checks that run before each step: input bounds, and weights to pack again."""
@@ -183,7 +184,7 @@ class Executable:
         for output in self.ownOutputs:
             output.renew()
             if self.poison:
-                output.owner.fill(POISON)
+                output.owner.fill(POISON_BYTE)
         if self.guard() or (self.fractions and not self.holdsFractions()):
             return False
         if self.packedWeights is not None:

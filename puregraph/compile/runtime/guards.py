@@ -21,7 +21,7 @@ class InputGuard:
         self.flag = np.zeros(1, np.int64)
         self.outOfBounds = ctypes.c_int64.from_buffer(self.flag.data)
         bounds = sorted(dict.fromkeys(bounds), key=lambda b: b.kind)
-        self.records = np.array([b.record for b in bounds], np.int64).reshape(len(bounds), inputchecks.WORDS)
+        self.records = np.array([b.record for b in bounds], np.int64).reshape(len(bounds), inputchecks.RECORD_WORDS)
         self.patches = []
         for record, bound in zip(self.records, bounds):
             record[0] = addressOf(memory(bound.value))

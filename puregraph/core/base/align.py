@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-LINE = 64  # bytes
+CACHE_LINE_BYTES = 64  # bytes
 BANDWIDTH_BOUND_BYTES = 1 << 26  # bytes; larger arrays are limited by memory bandwidth, whatever their alignment
 
 
@@ -18,7 +18,7 @@ def aligned(array: Any) -> Any:
     """
     if (
         type(array) is not np.ndarray
-        or array.ctypes.data % LINE == 0
+        or array.ctypes.data % CACHE_LINE_BYTES == 0
         or array.nbytes > BANDWIDTH_BOUND_BYTES
         or array.dtype.hasobject
     ):
@@ -54,8 +54,8 @@ def ownCopy(array: Any, dtype: Any) -> Any:
 def empty(shape: tuple[int, ...], dtype: Any, strides: Any = None) -> Any:
     """Return a new array that begins at a cache line."""
     size = math.prod(shape) * dtype.itemsize
-    room = np.empty(size + LINE, np.uint8)
-    return np.ndarray(shape, dtype, room, -room.ctypes.data % LINE, strides)
+    room = np.empty(size + CACHE_LINE_BYTES, np.uint8)
+    return np.ndarray(shape, dtype, room, -room.ctypes.data % CACHE_LINE_BYTES, strides)
 
 
 def readOnly(array: Any) -> Any:

@@ -28,10 +28,10 @@ from puregraph.core.storage.jsoncodec import dumps, loads
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-VERSION = 1
+FORMAT_VERSION = 1
 TITLE = b"puregraph checkpoint "
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
-LARGEST = 1 << 30  # bytes of JSON
+MAX_JSON_BYTES = 1 << 30  # bytes of JSON
 COPIED_BYTES = 1 << 22
 HEADER = re.compile(
     rb"puregraph checkpoint (\d{1,9})\nlength (\d{1,18})\nmanifest (\d{1,18}) (\d{1,18}) ([0-9a-f]{8})\n"
@@ -92,7 +92,7 @@ def write(file: BinaryIO, arrays: list[tuple[Array, Callable[[], Any]]], about: 
     file.seek(layout.offsets[-1])
     file.write(manifest)
     file.seek(0)
-    file.write(Header(VERSION, layout.end, layout.offsets[-1], len(manifest), zlib.crc32(manifest)).write())
+    file.write(Header(FORMAT_VERSION, layout.end, layout.offsets[-1], len(manifest), zlib.crc32(manifest)).write())
     for piece in layout.structure():
         file.write(piece.data)
 
@@ -137,9 +137,10 @@ class Archive:
         header = Header(version, length, offset, size, int(match[5], 16))
         if header.write() != block:
             raise CheckpointError("its header, the first 512 bytes, is damaged")
-        if header.version != VERSION:
+        if header.version != FORMAT_VERSION:
             raise CheckpointError(
-                f"it is of version {header.version}, this puregraph reads version {VERSION}; a newer one may read it"
+                f"it is of version {header.version}, this puregraph reads version {FORMAT_VERSION}; "
+                "a newer one may read it"
             )
         if header.length != self.length:
             change = "cut off" if self.length < header.length else "longer than it was written"
@@ -148,7 +149,7 @@ class Archive:
 
     def readManifest(self, header: Header) -> tuple[dict[str, Any], list[Any]]:
         """Return the manifest, and its list of arrays."""
-        if not BASE <= header.offset <= self.length - header.size or header.size > LARGEST:
+        if not BASE <= header.offset <= self.length - header.size or header.size > MAX_JSON_BYTES:
             raise CheckpointError(f"its manifest cannot be {header.size} bytes at {header.offset}")
         text = self.bytesAt(header.offset, header.size)
         if zlib.crc32(text) != header.crc:

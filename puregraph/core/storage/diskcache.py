@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 MAGIC = b"puregraph kernel\n"
-DIGEST = 32
+DIGEST_BYTES = 32
 SUFFIX = ".kernel"
 PART = ".part"
 OURS = re.compile(rf"[0-9a-f]{{40}}\{SUFFIX}(\.\d+\.\d+\{PART})?")  # file names of this module
-FORGOTTEN = 60 * 86400  # seconds since its last use after which a kernel is removed
-ABANDONED = 86400
-LINKS = 40  # most symbolic links in the path of a folder
+FORGOTTEN_SECONDS = 60 * 86400  # seconds since its last use after which a kernel is removed
+ABANDONED_SECONDS = 86400
+MAX_LINKS = 40  # most symbolic links in the path of a folder
 OTHERS = stat.S_IWGRP | stat.S_IWOTH
 REGULAR = os.O_RDONLY | sum(getattr(os, f"O_{name}", 0) for name in ("NOFOLLOW", "NONBLOCK", "CLOEXEC", "BINARY"))
 NUMBERS = count()
@@ -78,7 +78,7 @@ def pack(name: str, header: Mapping[str, object], data: bytes) -> bytes:
 
 def unpack(name: str, content: bytes) -> tuple[dict[str, Any], bytes] | None:
     """Return the header and data passed to `pack`; None for a file that is truncated, damaged, renamed or foreign."""
-    start = len(MAGIC) + DIGEST
+    start = len(MAGIC) + DIGEST_BYTES
     payload = content[start:]
     if not content.startswith(MAGIC) or content[len(MAGIC) : start] != checksum(name, payload):
         return None
@@ -92,7 +92,7 @@ def unpack(name: str, content: bytes) -> tuple[dict[str, Any], bytes] | None:
 
 def checksum(name: str, data: bytes) -> bytes:
     """Return the checksum of a file's name and content."""
-    return hashlib.blake2b(name.encode() + b"\n" + data, digest_size=DIGEST).digest()
+    return hashlib.blake2b(name.encode() + b"\n" + data, digest_size=DIGEST_BYTES).digest()
 
 
 def contentOf(path: str) -> bytes:
@@ -150,7 +150,7 @@ def writableParent(folder: str) -> str | None:
     bit, such as /tmp, others can make new entries, but cannot change the user's entries.
     """
     here, ahead, links = os.sep, pieces(os.path.abspath(folder)), 0
-    while links < LINKS:
+    while links < MAX_LINKS:
         try:
             status = os.lstat(here)
         except FileNotFoundError:
@@ -263,7 +263,7 @@ def sweep(folder: str) -> None:
     now = time.time()
     for entry in os.scandir(folder):
         if OURS.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
-            limit = ABANDONED if entry.name.endswith(PART) else FORGOTTEN
+            limit = ABANDONED_SECONDS if entry.name.endswith(PART) else FORGOTTEN_SECONDS
             with suppress(OSError):  # another process was faster
                 if now - entry.stat(follow_symlinks=False).st_mtime > limit:
                     os.unlink(entry.path)

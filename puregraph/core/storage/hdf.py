@@ -26,7 +26,7 @@ ALIGN = 64
 NOWHERE = 0xFFFFFFFFFFFFFFFF
 LEAF = 1024  # a symbol node holds up to twice as many names
 RANK = 32  # HDF5's own limit
-NAME = 60_000  # bytes
+MAX_NAME_BYTES = 60_000  # bytes
 
 # dtype: where the sign, exponent and mantissa of a float are, and its bias
 FLOATS = {
@@ -242,6 +242,6 @@ def faultsOf(arrays: Iterable[Array]) -> list[str]:
 def encodable(name: str) -> bool:
     """True if a name can be encoded in UTF-8 and is not too long."""
     try:
-        return len(name.encode()) <= NAME
+        return len(name.encode()) <= MAX_NAME_BYTES
     except UnicodeEncodeError:
         return False

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 MAX_JSON_LEVELS = 100  # nesting: deeper than any real value, and far from Python's recursion limit
 MAX_NUMBER_CHARACTERS = 1_000_000  # characters of a number or size that is written as text
-DIGITS = 1000  # Python itself refuses decimals of more than 4300
+MAX_DIGITS = 1000  # Python itself refuses decimals of more than 4300
 
 Special = Callable[[Any], Any]
 
@@ -42,7 +42,7 @@ def encode(value: object, where: str, special: Special = lambda value: None, dep
     if type(value) is int:
         if value.bit_length() > 3 * MAX_NUMBER_CHARACTERS:
             raise CheckpointError(f"{where}: a whole number of {value.bit_length()} bits, too long to be stored")
-        return value if value.bit_length() < 3 * DIGITS else {"int": hex(value)}
+        return value if value.bit_length() < 3 * MAX_DIGITS else {"int": hex(value)}
     if type(value) is float:
         return value if math.isfinite(value) else {"float": repr(value)}
     encoded = special(value)

@@ -24,7 +24,7 @@ from puregraph.core.storage.hdf import FLOATS, NOWHERE, RANK, WHOLE, datatype
 
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
 DEFLATE, SHUFFLE = 1, 2  # the supported filters
-NAMES = 1_000_000
+MAX_NAMES = 1_000_000
 MAX_HEADER_BLOCKS = 64  # most blocks of an object header
 
 # messages of an object header
@@ -241,8 +241,8 @@ class Guarded:
                     raise damaged(path, f"{name!r:.80} stands twice in it")
                 seen.add(name)
                 yield name, header
-        if len(seen) > NAMES:
-            raise CheckpointError(f"'{path}' holds {len(seen)} names, more than {NAMES}")
+        if len(seen) > MAX_NAMES:
+            raise CheckpointError(f"'{path}' holds {len(seen)} names, more than {MAX_NAMES}")
 
     def name(self, path: str, texts: bytes, start: int) -> str:
         """A name in the heap of a group."""

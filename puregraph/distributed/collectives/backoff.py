@@ -8,7 +8,7 @@ from typing import Any
 
 SPINNING = 2e-3  # seconds of busy polling if each process has a core: waking up takes longer than most messages
 EAGER = 1e-4  # seconds of polling with sched_yield, if there are more processes than cores
-SHORTEST, LONGEST = 2e-5, 5e-4  # seconds of sleep between later polls
+MIN_SLEEP_SECONDS, MAX_SLEEP_SECONDS = 2e-5, 5e-4  # seconds of sleep between later polls
 PAUSE_SHARE = 1 / 32  # pause by time waited so far, if each process has a core: the most by which it delays a wait
 
 
@@ -33,6 +33,6 @@ class Backoff:
         isAlone = self.world.hasCores and not self.world.isComputing
         waited = time.monotonic() - self.since
         if self.world.isComputing or waited > (SPINNING if isAlone else EAGER):
-            time.sleep(min(max(waited * (PAUSE_SHARE if isAlone else 1), SHORTEST), LONGEST))
+            time.sleep(min(max(waited * (PAUSE_SHARE if isAlone else 1), MIN_SLEEP_SECONDS), MAX_SLEEP_SECONDS))
         elif not isAlone and self.looks % 8 == 0:
             os.sched_yield() if hasattr(os, "sched_yield") else time.sleep(0)

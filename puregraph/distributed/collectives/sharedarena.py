@@ -10,7 +10,7 @@ import numpy as np
 from puregraph.distributed.collectives.backoff import Backoff
 from puregraph.distributed.worlds.world import Pending
 
-LINE = 64  # bytes of a cache line
+CACHE_LINE_BYTES = 64  # bytes of a cache line
 
 
 class ArenaPending(Pending):
@@ -70,7 +70,7 @@ class SharedArena:
 
 def headOf(count: int) -> int:
     """Return the bytes of the counts before the rows, rounded up to cache lines."""
-    return -(-8 * count // LINE) * LINE
+    return -(-8 * count // CACHE_LINE_BYTES) * CACHE_LINE_BYTES
 
 
 def arenaFor(world: Any, heights: list[int], bounds: list[int], dtype: np.dtype) -> SharedArena | None:

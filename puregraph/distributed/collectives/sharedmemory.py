@@ -15,7 +15,7 @@ import numpy as np
 
 FOLDER = "/dev/shm"  # the tmpfs of Linux
 ORDERED = ("x86_64", "AMD64", "i686")  # architectures on which stores become visible to other cores in program order
-PAGE = 4096
+PAGE_BYTES = 4096
 MPICH = re.compile(rf"{FOLDER}/(mpich_shm_[0-9a-f]+_)")  # the prefix is unique to a run
 
 
@@ -24,7 +24,7 @@ def sharedMemory(world: Any, sizes: list[int]) -> list[np.ndarray] | None:
 
     All processes of one machine call it, with the same sizes. They map one file, which is then unlinked.
     """
-    ends = np.cumsum([0, *[-(-size // PAGE) * PAGE for size in sizes]]).tolist()
+    ends = np.cumsum([0, *[-(-size // PAGE_BYTES) * PAGE_BYTES for size in sizes]]).tolist()
     isFirst, path, memory = world.rank == 0, b"", None
     if isFirst and platform.machine() in ORDERED and os.path.isdir(FOLDER):
         path = made(world.folder, ends[-1])

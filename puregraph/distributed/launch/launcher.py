@@ -33,7 +33,7 @@ HYDRA = re.compile(rb"\[(mpiexec|proxy:\S+)@\S+\] .*\s*")  # internal errors of 
 UNREACHED = b"Launch proxy failed"  # in such an error, if a machine cannot be reached
 BEGINNING = 5  # startup timeout by patience: the processes of a cluster may read Python's files from one disk
 SHARED_MEMORY_FOLDER = "/dev/shm"  # shared memory on Linux
-LATE = 75  # the exit code after a startup timeout
+STARTUP_TIMEOUT_CODE = 75  # the exit code after a startup timeout
 HOSTS = re.compile(r"[^\s:,]+:\d+(,[^\s:,]+:\d+)*")
 
 
@@ -176,7 +176,7 @@ class LaunchedRun:
             self.left = unfinishedIn(self.folder)
             code = 1 if self.left else 0
         self.tellEnd(code)
-        return LATE if self.isLate else code if 0 <= code < 256 else 1
+        return STARTUP_TIMEOUT_CODE if self.isLate else code if 0 <= code < 256 else 1
 
     def passOn(self, line: bytes) -> None:
         """Print a line, unless mpiexec has written it because a process is gone."""

@@ -11,7 +11,7 @@ import numpy as np
 from puregraph.distributed.worlds.world import LASTWORDS
 
 LOOK = 0.2  # seconds between two checks
-SILENT = 10  # checks without a report after which a process counts as silent
+SILENT_CHECKS = 10  # checks without a report after which a process counts as silent
 WATCHERS = 2  # processes that receive all reports: two, because the first may be the one that hangs
 UNSENT = 8  # pending reports to one process, which receives none if it hangs
 REPORT_BYTES = 160  # of a packed report: numbers, then the label
@@ -156,7 +156,7 @@ class Watch:
 
 def isSilent(report: Report, now: float) -> bool:
     """True if a process has sent no report for long, so that its last one may be out of date."""
-    return now - report.heard > SILENT * LOOK
+    return now - report.heard > SILENT_CHECKS * LOOK
 
 
 def about(report: Report, now: float) -> str:

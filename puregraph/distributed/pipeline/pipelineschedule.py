@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-BACKWARD = 2  # time of backward, by that of forward
+BACKWARD_TIME_RATIO = 2  # time of backward, by that of forward
 
 
 class StageMove(NamedTuple):
@@ -41,7 +41,7 @@ class PipelineSchedule:
                 if move is not None:
                     counts = self.forwards if move.isForward else self.backwards
                     counts[move.stage] += 1
-                    free[position] = self.done[move] = now + (1 if move.isForward else BACKWARD)
+                    free[position] = self.done[move] = now + (1 if move.isForward else BACKWARD_TIME_RATIO)
                     self.orders[position].append(move)
             now += 1
         self.makespan = max(free)
@@ -68,5 +68,5 @@ class PipelineSchedule:
     @property
     def bubble(self) -> float:
         """Return the fraction of time in which positions wait for each other."""
-        busy = self.stages * self.units * (1 + BACKWARD)
+        busy = self.stages * self.units * (1 + BACKWARD_TIME_RATIO)
         return 1 - busy / (self.positions * self.makespan) if self.makespan else 0.0

@@ -23,7 +23,7 @@ from puregraph.graph.backward import needsOf
 from puregraph.graph.graphsegment import Crossing, Crossings, segmentFrom
 
 FORWARD, BACK, SHARED = range(3)  # kinds of messages: values, their gradients, gradients of shared parameters
-KINDS = 2  # channels per stage, for the first two kinds
+CHANNELS_PER_STAGE = 2  # channels per stage, for the first two kinds
 
 
 class Microbatch(NamedTuple):
@@ -61,7 +61,7 @@ class StagePipeline:
             for key in {id(p): None for p in segment.graph.params.values()}:
                 self.homes.setdefault(key, []).append(stage)
         pairs = [(key, other) for key, homes in self.homes.items() for other in homes[1:] if key in self.wanted]
-        self.channels = {pair: KINDS * stages + index for index, pair in enumerate(pairs)}
+        self.channels = {pair: CHANNELS_PER_STAGE * stages + index for index, pair in enumerate(pairs)}
         self.sent: list[tuple[Pending, Any]] = []
         self.coming: dict[Any, tuple[Pending, np.ndarray, Any, Any]] = {}
         self.inferred: dict[Any, dict[int, tuple[Any, Any]]] = {}
@@ -265,7 +265,7 @@ class StagePipeline:
 
     def channel(self, kind: int, stage: int, what: Any) -> int:
         """Return the channel for a kind of message to a stage; arrays of one channel arrive in the order of sending."""
-        return self.channels[what] if kind == SHARED else KINDS * stage + kind
+        return self.channels[what] if kind == SHARED else CHANNELS_PER_STAGE * stage + kind
 
     def shapes(self, unit: int) -> dict[int, tuple[Any, Any]]:
         """Return the shape and dtype of every value of a microbatch, by number.

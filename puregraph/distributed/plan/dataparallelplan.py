@@ -13,7 +13,7 @@ from puregraph.core.errors import ArgumentError
 from puregraph.distributed.collectives.bucketedsum import INFLIGHT
 from puregraph.distributed.collectives.treesum import UNCUT_ELEMENTS
 from puregraph.distributed.plan.cluster import Cluster
-from puregraph.distributed.plan.plan import BACKWARD, SHARDS, Plan, arraysFor, busiest, tableOf
+from puregraph.distributed.plan.plan import BACKWARD_FLOPS_RATIO, SHARDS, Plan, arraysFor, busiest, tableOf
 from puregraph.distributed.plan.shardedfootprint import ShardedFootprint
 from puregraph.distributed.sharding.shardedupdate import chunkOf
 from puregraph.distributed.sharding.sharding import shardSize
@@ -23,7 +23,7 @@ from puregraph.graph.analysis.footprint import Footprint
 from puregraph.graph.analysis.summary import bytesText, secondsText
 
 GRAINS = (1, 2, 4, 8)  # per process
-ROW = 5  # numbers in a row of `SharedStep` besides those of parameters, states and metrics
+ROW_NUMBERS = 5  # numbers in a row of `SharedStep` besides those of parameters, states and metrics
 MAX_PLAN_LINES = 12  # lines of a table above which the collectives of one name are merged
 
 
@@ -129,7 +129,7 @@ class DataParallelPlan(Plan):
             round(localGrains * total * largest) if localGrains > 1 and ranks > 1 else 0
         )  # the send buffer of several subtree sums
         moved = total * (2 + 2 * grains + 3 * (grains - 1)) + 3 * parts * piece + (3 + 2 * self.keeps) * updated
-        flops = (1 + BACKWARD) * int(sizes.flops) * grains
+        flops = (1 + BACKWARD_FLOPS_RATIO) * int(sizes.flops) * grains
         return StepSplit(shard, count, world.calls, memory, flops / cluster.flops, moved / cluster.bandwidth)
 
     def footprint(self, samples: int, shard: str | None) -> Footprint:
@@ -160,7 +160,7 @@ class DataParallelPlan(Plan):
             if shard is None:
                 world.startAllGather(nothing(size, dtype), [])
         held = {id(state): state.size for state in self.graph.states.values()}
-        row = ROW + len(self.params) + sum(held.values())
+        row = ROW_NUMBERS + len(self.params) + sum(held.values())
         world.startAllGather(nothing(count * row, np.float64), [])
         if shard == "parameters":
             world.startBarrier()

@@ -16,7 +16,7 @@ from puregraph.graph.sequential import Sequential
 from puregraph.modules import Linear, Relu
 from puregraph.modules.costs import MSE
 
-WIDTH, SAMPLES = 1024, 128
+MEASURED_WIDTH, MEASURED_SAMPLES = 1024, 128
 SIZES = (1 << 10, 1 << 14, 1 << 18, 1 << 20, 1 << 21)  # elements of the exchanged arrays
 TURNS = 7
 
@@ -64,12 +64,12 @@ def exchangeTimes(here: World) -> dict[int, float]:
 
 def computeRate(here: World) -> float:
     """The operations a second of forward and backward of a network, while all processes compute."""
-    net = Sequential(Linear(WIDTH, WIDTH), Relu(), Linear(WIDTH, WIDTH), name="net")
-    shape = (SAMPLES, WIDTH)
+    net = Sequential(Linear(MEASURED_WIDTH, MEASURED_WIDTH), Relu(), Linear(MEASURED_WIDTH, MEASURED_WIDTH), name="net")
+    shape = (MEASURED_SAMPLES, MEASURED_WIDTH)
     program = net.compile(shape, shape, cost=MSE())
     x = np.ones(shape, np.float32)
     program.run(x, x)
-    return 3 * 2 * 2 * SAMPLES * WIDTH**2 / fastest(here, lambda: program.run(x, x))
+    return 3 * 2 * 2 * MEASURED_SAMPLES * MEASURED_WIDTH**2 / fastest(here, lambda: program.run(x, x))
 
 
 def memoryRate(here: World) -> float:

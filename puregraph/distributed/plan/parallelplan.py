@@ -12,7 +12,7 @@ from puregraph.core.errors import DataError, GraphError, ShapeError
 from puregraph.core.shape import product
 from puregraph.distributed.plan.clocks import INSIDE, Clocks
 from puregraph.distributed.plan.cluster import Cluster
-from puregraph.distributed.plan.plan import BACKWARD, SHARDS, Plan, tableOf
+from puregraph.distributed.plan.plan import BACKWARD_FLOPS_RATIO, SHARDS, Plan, tableOf
 from puregraph.distributed.tensor.tensorlayout import COLUMNS, WITHIN, TensorLayout
 from puregraph.distributed.worlds.countingworld import Collective
 from puregraph.graph import Graph
@@ -23,7 +23,7 @@ from puregraph.graph.graphsegment import Crossings
 
 BUCKETS = 8  # of gradients; the last one is complete at the end of backward
 MICRO = (1, 2, 4, 8, 16)  # samples of a microbatch
-SHOWN = 6  # mixes in a table
+MAX_LISTED_MIXES = 6  # mixes in a table
 JITTER = 0.02  # relative standard deviation of compute time, for the time that ranks wait
 
 
@@ -150,7 +150,7 @@ class ParallelPlan(Plan):
         cluster, count = self.cluster, self.batch // data // micro
         stage = self.stage(stages, tensor)
         flops, params, kept, edge = (stage[name] for name in ("flops", "params", "kept", "edge"))
-        compute = (1 + BACKWARD) * flops * micro * count / cluster.flops
+        compute = (1 + BACKWARD_FLOPS_RATIO) * flops * micro * count / cluster.flops
         largest = float(self.weights.max(initial=0.0)) / tensor
         divided = {None: 0, "state": 1, "gradients": 2, "parameters": 3}[shard]
         held = [params, params, self.keeps * params]  # weights, gradients, the optimizer's state
@@ -159,7 +159,7 @@ class ParallelPlan(Plan):
         memory += 2 * largest if divided == 3 else params / BUCKETS if divided == 2 else 0
         calls = [*self.sums(tensor, stages, micro * 1.0, count), *self.sends(stages, edge * micro, count)]
         reduced = self.reductions(data, tensor, params, shard, count)
-        hides = compute if divided == 3 else compute / count * BACKWARD / (1 + BACKWARD)
+        hides = compute if divided == 3 else compute / count * BACKWARD_FLOPS_RATIO / (1 + BACKWARD_FLOPS_RATIO)
         spent = sum(call.seconds for call in reduced)
         hidden = min(spent * (1 - 1 / BUCKETS), hides)
         bubble = (stages - 1) / count * compute
@@ -249,10 +249,11 @@ class ParallelPlan(Plan):
         """Fraction of a step that the slowest data-parallel rank waits, given jitter in compute time."""
         inner, link = self.inner(mix.data, mix.tensor), self.cluster.link
         shared = link._replace(bandwidth=link.bandwidth * inner / self.cluster.node)
-        clocks, turn = Clocks(mix.data, shared, node=inner), mix.compute / (1 + BACKWARD)
-        before = mix.compute - BACKWARD * turn / mix.microbatches + mix.bubble
+        clocks, turn = Clocks(mix.data, shared, node=inner), mix.compute / (1 + BACKWARD_FLOPS_RATIO)
+        backward = BACKWARD_FLOPS_RATIO * turn / mix.microbatches
+        before = mix.compute - backward + mix.bubble
         params = self.stage(mix.stages, mix.tensor)["params"]
-        clocks.step(before, BACKWARD * turn / mix.microbatches, [params / BUCKETS] * BUCKETS, "halving", jitter)
+        clocks.step(before, backward, [params / BUCKETS] * BUCKETS, "halving", jitter)
         rest = mix.exchange - sum(
             call.seconds for call in mix.calls if call.name.startswith(("gradient", "parameter g"))
         )
@@ -266,8 +267,8 @@ class ParallelPlan(Plan):
         if not fitting:
             least = min(self.mixes, key=lambda mix: mix.memory, default=None)
             return f"{title}" + ("" if least is None else f"; the smallest takes {bytesText(round(least.memory))}")
-        rows = [names, *[self.row(mix) for mix in fitting[:SHOWN]]]
-        lines, best = [title, *tableOf(rows, ["best", *[""] * SHOWN])], fitting[0]
+        rows = [names, *[self.row(mix) for mix in fitting[:MAX_LISTED_MIXES]]]
+        lines, best = [title, *tableOf(rows, ["best", *[""] * MAX_LISTED_MIXES])], fitting[0]
         exchanges = [f"{call.name:<18}{bytesText(call.nbytes)}, {secondsText(call.seconds)}" for call in best.calls]
         waits = [f"{100 * self.clocks(best, jitter):.0f} %" for jitter in (0.0, JITTER)]
         clocks = f"processes spend {waits[0]} of each step waiting"

@@ -10,7 +10,7 @@ from puregraph.compile.memory.outputs import SPARE
 from puregraph.core.errors import GraphError
 from puregraph.distributed.collectives.treesum import Span
 from puregraph.distributed.plan.cluster import Cluster
-from puregraph.distributed.plan.plan import LOOKED, SHARDS, Plan, arraysFor, busiest, tableOf
+from puregraph.distributed.plan.plan import MAX_SEARCHED_RANKS, SHARDS, Plan, arraysFor, busiest, tableOf
 from puregraph.distributed.plan.shardedfootprint import StageFootprint
 from puregraph.distributed.sharding.sharding import shardSize
 from puregraph.distributed.worlds.mesh import meshFor
@@ -21,7 +21,7 @@ from puregraph.graph.analysis.summary import bytesText
 from puregraph.graph.graphsegment import Crossings, GraphSegment, segmentFrom
 
 COUNTS = 2, 3, 4, 6, 8  # of stages in a table
-EACH = 8  # grains of a process, or as many as a batch has
+GRAINS_PER_RANK = 8  # grains of a process, or as many as a batch has
 
 
 class StageSplit(NamedTuple):
@@ -111,7 +111,7 @@ class PipelinePlan(Plan):
         ranks = self.cluster.ranks
         for stages in (k for k in COUNTS if ranks % k == 0 and ranks // k <= self.batch):
             replicas = ranks // stages
-            grains = replicas * min(EACH, 1 << (self.batch // replicas).bit_length() - 1)
+            grains = replicas * min(GRAINS_PER_RANK, 1 << (self.batch // replicas).bit_length() - 1)
             for shard in SHARDS if replicas > 1 else (None, "parameters"):
                 try:
                     yield self.split(stages, shard, grains)
@@ -129,7 +129,7 @@ class PipelinePlan(Plan):
         spans = busiest(replicas, grains).spans
         parts, memory = sum(map(len, spans)), []
         for position in range(positions):
-            lengths = [tuple([(0, b - a) for a, b in stageSpans]) for stageSpans in spans[: LOOKED + 1]]
+            lengths = [tuple([(0, b - a) for a, b in stageSpans]) for stageSpans in spans[: MAX_SEARCHED_RANKS + 1]]
             byRank, localStages = [StageSums(s, parts, replicas) for s in lengths], range(position, stages, positions)
             peaks = {sums: self.memory(every, localStages, shard, sums) for sums in set(byRank)}
             memory.append([peaks[sums] for sums in byRank])

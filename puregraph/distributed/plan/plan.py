@@ -17,8 +17,8 @@ from puregraph.graph import Graph
 from puregraph.optimizers.parameterrule import statesPerWeight
 
 SHARDS = (None, "state", "gradients", "parameters")
-BACKWARD = 2  # operations of backward, by those of forward: a gradient for each of two factors
-LOOKED = 64  # ranks among which the busiest is searched
+BACKWARD_FLOPS_RATIO = 2  # operations of backward, by those of forward: a gradient for each of two factors
+MAX_SEARCHED_RANKS = 64  # ranks among which the busiest is searched
 
 
 class Plan:
@@ -72,7 +72,7 @@ def busiest(ranks: int, count: int) -> Busiest:
     If ranks divide the grains evenly, all have as many. Ranks that were not searched get the busiest one's spans.
     """
     bounds = Grains(count, CountingWorld(ranks)).bounds
-    spans = [spansIn(count, begin, end) for begin, end in zip(bounds, bounds[1 : LOOKED + 1])]
+    spans = [spansIn(count, begin, end) for begin, end in zip(bounds, bounds[1 : MAX_SEARCHED_RANKS + 1])]
     rank = max(range(len(spans)), key=lambda r: len(spans[r]))
     return Busiest(rank, bounds[rank + 1] - bounds[rank], spans + [spans[rank]] * (ranks - len(spans)))
 

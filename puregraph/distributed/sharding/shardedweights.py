@@ -14,7 +14,7 @@ from puregraph.core.param import Param
 from puregraph.distributed.sharding.sharding import Sharding, isOnDevice
 from puregraph.distributed.worlds.world import World
 
-LINE = 64  # alignment of a parameter's shard, in bytes
+ALIGNMENT_BYTES = 64  # alignment of a parameter's shard, in bytes
 
 
 class OwnedSpan(NamedTuple):
@@ -47,8 +47,9 @@ class ShardedWeights:
                 first, last = sharding.held(param, rank)
                 if first < last:
                     spans.append(OwnedSpan(rank if ranks is None else ranks[rank], begin, first, last))
-                    ends[rank] += -(-(last - first) * param.dtype.itemsize // LINE) * LINE
-        nbytes = max(ends[sharding.world.rank], LINE)  # not empty, because the next rank's memory may follow directly
+                    ends[rank] += -(-(last - first) * param.dtype.itemsize // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
+        # not empty, because the next rank's memory may follow directly
+        nbytes = max(ends[sharding.world.rank], ALIGNMENT_BYTES)
         self.window = world.window(nbytes, np.dtype(np.uint8))
 
     def has(self, param: Any) -> bool:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 BARS = " ▁▂▃▄▅▆▇█"  # by height; an empty bin is blank
-BINS = 40  # bins of a picture
+PICTURE_BINS = 40  # bins of a picture
 HEAD = ("", "mean", "deviation", "least", "greatest", "histogram")
 
 
@@ -45,7 +45,7 @@ class HistogramChart(Chart):
         every = figure.subplots(rows, columns, squeeze=False).flat
         for axes, (name, values) in zip(every, self.arrays.items()):
             finite = values[np.isfinite(values)]
-            axes.hist(finite, bins=BINS)
+            axes.hist(finite, bins=PICTURE_BINS)
             axes.set_title(f"{name}{notFinite(values)}", loc="left", fontsize="small")
             axes.tick_params(labelsize="x-small")
             axes.set_yticks([])

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 CELL = 96.0
 LONG_LINE_CELLS = 6  # a longer line, in cells, is stored by row or column
-STEP = 13.0
+LABEL_STEP = 13.0
 GAP = 4.0
 Corners = tuple[float, float, float, float]  # left, top, right, bottom
 Points = list[tuple[float, float]]
@@ -96,7 +96,7 @@ def steps(low: float, high: float) -> list[float]:
     """Positions from low to high, at most 40 of them."""
     if high < low:
         return []
-    count = min(int((high - low) / STEP), 40)
+    count = min(int((high - low) / LABEL_STEP), 40)
     return [low + (high - low) * i / max(count, 1) for i in range(count + 1)]
 
 

@@ -11,7 +11,7 @@ from puregraph.draw.layout.ordering import USUAL, crossings, engine
 from puregraph.draw.picture import Picture
 
 SEVERAL = range(3, 33)  # numbers of inputs that are ordered
-HEAVY = 2.0  # weight of an edge of the main path
+MAIN_PATH_WEIGHT = 2.0  # weight of an edge of the main path
 
 
 def inOrder(request: dict[str, Any], picture: Picture, frames: int, orders: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -36,7 +36,7 @@ def withMainPath(request: dict[str, Any], start: int) -> dict[str, Any]:
         isHeavy = edge["source"] in path
         if isHeavy and arriving[edge["target"]] == 1:
             path.add(edge["target"])
-        edges.append({**edge, "weight": HEAVY} if isHeavy else edge)
+        edges.append({**edge, "weight": MAIN_PATH_WEIGHT} if isHeavy else edge)
     return {**request, "edges": edges}
 
 

@@ -20,10 +20,11 @@ CAREFUL: tuple[dict[str, Any], ...] = tuple(
     {"order": {"heuristic": name}, "tuning": {"order": {"seeds": 24}}} for name in ("alternate", "median", "barycenter")
 )
 MAX_REORDERED_BOXES = 200  # boxes up to which several orders are tried
-TANGLED, HOPELESS = 150, 1000  # crossings of a quick layout above which less effort, or none, pays off
+# crossings of a quick layout above which less effort, or none, pays off
+TANGLED_CROSSINGS, HOPELESS_CROSSINGS = 150, 1000
 QUICK = {"effort": "fast", "tuning": {"order": {"kick_rounds": 200}}}
 BOUNDED = {"effort": "balanced", "tuning": {"order": {"kick_rounds": 2000}}}
-STARTS = 5  # random starts until no line runs through a box; fewer for hundreds of boxes
+RANDOM_STARTS = 5  # random starts until no line runs through a box; fewer for hundreds of boxes
 MAX_SIMPLEX_SIZE = 3000  # boxes plus crossed layers above which coordinates by network simplex take seconds
 MAX_COMPARED_BOXES, MAX_EXACT_BOXES = 1100, 1700  # the same for many boxes: one layout is enough, and a rough one
 BROAD = 400_000  # pairs of parallel lines above which separating overlapping ones takes seconds
@@ -79,9 +80,9 @@ def effortFor(request: dict[str, Any], options: Mapping[str, object], boxes: int
         return Effort({}, USUAL, True, laidOut(request, {**options, **(UNPARTED if isBroad else ROUGH)}))
     layout = laidOut(request, {**options, **QUICK})
     count = crossings(request["edges"], layout.edges)
-    if count > (TANGLED if isMany else HOPELESS) or isMany and size > MAX_COMPARED_BOXES:
+    if count > (TANGLED_CROSSINGS if isMany else HOPELESS_CROSSINGS) or isMany and size > MAX_COMPARED_BOXES:
         return Effort({}, USUAL, True, layout)
-    if count > TANGLED:
+    if count > TANGLED_CROSSINGS:
         return Effort(BOUNDED, USUAL, True)
     return Effort({"effort": "balanced"}, USUAL if isMany else CAREFUL)
 
@@ -105,7 +106,7 @@ def fewestCrossings(
 def laidOut(request: dict[str, Any], options: Mapping[str, object]) -> Any:
     """Return a layout whose lines avoid boxes. If there is no room for a line, other random starts are tried."""
     candidates: list[tuple[int, int, Any]] = []
-    starts = max(1, min(STARTS, 1000 // (1 + len(request["nodes"]))))
+    starts = max(1, min(RANDOM_STARTS, 1000 // (1 + len(request["nodes"]))))
     for seed in range(starts):
         layout = engine().layout(request, options={**options, "seed": seed})
         candidates.append((cleared(request, layout), seed, layout))

@@ -10,8 +10,8 @@ from puregraph.draw.layout.ordering import effortFor, fewestCrossings
 from puregraph.draw.layout.textwidth import shortened, textWidth
 from puregraph.draw.picture import Picture, PictureBox, PictureEdge, PictureGroup
 
-NAME, LINE, PORT, LABEL, TITLE = 12.0, 10.0, 8.5, 9.5, 15.0  # font sizes
-HEIGHT = {NAME: 15.0, LINE: 13.0}  # height of a line of text
+NAME_SIZE, LINE_SIZE, PORT_SIZE, LABEL_SIZE, TITLE_SIZE = 12.0, 10.0, 8.5, 9.5, 15.0  # font sizes
+HEIGHT = {NAME_SIZE: 15.0, LINE_SIZE: 13.0}  # height of a line of text
 MARGIN, HEADER, PORTS = 9.0, 16.0, 11.0
 GAPS = ((34.0, 8.0), (46.0, 8.0), (66.0, 18.0), (100.0, 18.0))  # (between layers, between parallel edges)
 MAX_RETRIED_BOXES = 600  # boxes up to which a picture is placed again with larger gaps until all labels fit
@@ -102,13 +102,14 @@ def measured(picture: Picture, groups: list[str], layout: Any) -> PlacedPicture:
     boxes = list(zip(picture.boxes, areas[len(groups) :]))
     frames = [(picture.groups[n], area, frameTitle(picture.groups[n], area, lines)) for n, area in zip(groups, areas)]
     titles = [
-        Rectangle(a.left + 6, a.top + 2, a.left + 6 + textWidth(t, LINE, True), a.top + HEADER) for _, a, t in frames
+        Rectangle(a.left + 6, a.top + 2, a.left + 6 + textWidth(t, LINE_SIZE, True), a.top + HEADER)
+        for _, a, t in frames
     ]
     finder = LabelFinder([a for _, a in boxes], titles, [a for _, a, _ in frames], lines)
     labels = labelsOf(picture.edges, lines, finder)
     ports = portsOf(boxes, picture.edges, lines)
     right = max([a.right for a in areas] + [x for line in lines for x, _ in line] + [b.area.right for b in labels if b])
-    texts = [textWidth(picture.title, TITLE, True), *(textWidth(note, LINE) for note in picture.notes)]
+    texts = [textWidth(picture.title, TITLE_SIZE, True), *(textWidth(note, LINE_SIZE) for note in picture.notes)]
     bottom = max([a.bottom for a in areas] + [y for line in lines for _, y in line])
     width, height = max(right, 2 * MARGIN + max(texts)) + 2 * MARGIN, bottom + 2 * MARGIN
     drawn = list(zip(picture.edges, lines, labels))
@@ -136,7 +137,7 @@ def requestOf(picture: Picture, groups: list[str]) -> dict[str, Any]:
         inside = [box.name for box in picture.boxes if box.group == group]
         if inside:
             widest = max(inside, key=lambda name: sizes[name])
-            least = 2 * (textWidth(countedTitle(picture.groups[group]), LINE, True) + MARGIN)
+            least = 2 * (textWidth(countedTitle(picture.groups[group]), LINE_SIZE, True) + MARGIN)
             sizes[widest] = max(sizes[widest][0], round(least, 1)), sizes[widest][1]
     for box in picture.boxes:
         number[box.name] = len(nodes)
@@ -176,14 +177,14 @@ def areaOf(node: dict[str, Any]) -> Rectangle:
 
 def boxSize(box: PictureBox) -> tuple[float, float]:
     """The width and height of a box, from its texts."""
-    wide = max([textWidth(countedTitle(box), NAME, True), *(textWidth(line, LINE) for line in box.lines)])
-    ends = [sum(textWidth(name, PORT) + 8 for name in names) for names in (box.slots, box.arguments)]
+    wide = max([textWidth(countedTitle(box), NAME_SIZE, True), *(textWidth(line, LINE_SIZE) for line in box.lines)])
+    ends = [sum(textWidth(name, PORT_SIZE) + 8 for name in names) for names in (box.slots, box.arguments)]
     widest = [
-        max((textWidth(name, PORT) + 8 for name in names), default=0) * len(names)
+        max((textWidth(name, PORT_SIZE) + 8 for name in names), default=0) * len(names)
         for names in (box.slots, box.arguments)
     ]
     wide = max(wide, *ends, *widest)
-    high = HEIGHT[NAME] + HEIGHT[LINE] * len(box.lines) + 8 + PORTS * (bool(box.slots) + bool(box.arguments))
+    high = HEIGHT[NAME_SIZE] + HEIGHT[LINE_SIZE] * len(box.lines) + 8 + PORTS * (bool(box.slots) + bool(box.arguments))
     isRound = box.kind in ("input", "output", "cost")
     return round(max(wide, 30.0) + (3.2 if isRound else 2) * MARGIN, 1), round(high, 1)
 
@@ -209,7 +210,7 @@ def frameTitle(group: PictureGroup, area: Rectangle, lines: list[list[tuple[floa
     ]
     room = min([x - left - 3 for x in entering if left + 24 < x < area.right] + [area.right - left - 6])
     whole = frameText(group)
-    return whole if textWidth(whole, LINE, True) <= room else shortened(countedTitle(group), LINE, room, True)
+    return whole if textWidth(whole, LINE_SIZE, True) <= room else shortened(countedTitle(group), LINE_SIZE, room, True)
 
 
 def portOf(names: tuple[str, ...], name: str) -> float | None:
@@ -231,7 +232,7 @@ def portsOf(
                 middle = (area.left + area.right) / 2 + (portOf(names, name) or 0.0) * (area.right - area.left) / 2
                 if names is box.arguments:
                     middle = arrivals.get((box.name, name), middle)
-                half = textWidth(name, PORT) / 2
+                half = textWidth(name, PORT_SIZE) / 2
                 labels.append(PlacedLabel(name, Rectangle(middle - half, top, middle + half, top + PORTS - 2)))
     return labels
 
@@ -247,7 +248,7 @@ def labelsOf(
             together.setdefault((edge.source, edge.value), []).append(i)
     for numbers in together.values():
         text = edges[numbers[0]].label
-        area = finder.find(textWidth(text, LABEL), LABEL + 2, [(n, lines[n]) for n in numbers])
+        area = finder.find(textWidth(text, LABEL_SIZE), LABEL_SIZE + 2, [(n, lines[n]) for n in numbers])
         if area is not None:
             number, corners = area
             labels[number] = PlacedLabel(text, Rectangle(*corners))

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from puregraph.graph.module import Module
 
-CHUNK = 1 << 20  # elements compared at a time
+CHUNK_ELEMENTS = 1 << 20  # elements compared at a time
 Readers = Mapping[int, Callable[[], Any]]  # by id of a Param or State, a function that reads its values
 NOREADERS: Readers = MappingProxyType({})
 
@@ -210,8 +210,8 @@ def distance(a: Any, b: Any) -> float | None:
     if a.dtype == b.dtype and np.array_equal(a.view(np.uint8), b.view(np.uint8)):
         return None
     largest = 0.0
-    for start in range(0, a.size, CHUNK):
-        x, y = (v[start : start + CHUNK].astype(np.float64) for v in (a, b))
+    for start in range(0, a.size, CHUNK_ELEMENTS):
+        x, y = (v[start : start + CHUNK_ELEMENTS].astype(np.float64) for v in (a, b))
         with np.errstate(invalid="ignore"):
             gaps = np.where((x == y) | (x != x) & (y != y), 0.0, np.abs(x - y))
         largest = max(largest, float(np.nan_to_num(gaps, nan=np.inf, posinf=np.inf).max(initial=0.0)))

@@ -12,7 +12,7 @@ from puregraph.graph.graphsegment import Crossings
 from puregraph.graph.lookup import few
 
 LOAD_TOLERANCE = 1.05  # the largest load accepted to send fewer bytes, relative to the smallest possible
-EVEN = 1e-6  # weight of an even load, relative to the most bytes over a cut: it only breaks ties
+EVEN_LOAD_WEIGHT = 1e-6  # weight of an even load, relative to the most bytes over a cut: it only breaks ties
 
 
 class StageCuts:
@@ -97,7 +97,7 @@ class StageCuts:
         sent, back = np.full(len(bounds), np.inf), []
         sent[0] = 0.0
         for _ in range(count):
-            price = self.crossing[bounds][None, :] + EVEN * max(self.crossing.max(), 1.0) * load**2
+            price = self.crossing[bounds][None, :] + EVEN_LOAD_WEIGHT * max(self.crossing.max(), 1.0) * load**2
             cost = np.where(load <= most, sent[:, None] + price, np.inf)
             back.append(cost.argmin(0))
             sent = cost.min(0)

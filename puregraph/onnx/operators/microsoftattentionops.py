@@ -13,7 +13,7 @@ from puregraph.modules.reshaping import Unsqueeze
 from puregraph.onnx.onnxnode import OnnxNode
 from puregraph.onnx.onnxvalue import OnnxValue
 from puregraph.onnx.operators.microsoftcalls import (
-    HIDDEN,
+    MASKED_SCORE,
     counted,
     microsoftOp,
     refuseUnless,
@@ -81,7 +81,7 @@ def attended(
         k, v = (op(modules.Concat(2), before, new) for before, new in zip(past, (k, v)))
     isCausal = bool(op.get("unidirectional", 0))
     added = [] if bias is None else [bias]
-    added += [] if mask is None else [hiding(op, shown(op, mask, q, k), op.get("mask_filter_value", HIDDEN), q)]
+    added += [] if mask is None else [hiding(op, shown(op, mask, q, k), op.get("mask_filter_value", MASKED_SCORE), q)]
     if isCausal and past is not None:
         positions = op(modules.Add(), counted(op, q, 2), op(modules.Sub(), sizeOf(op, k), sizeOf(op, q)))
         seen = standard(op, "LessOrEqual", counted(op, k, 2), op(Unsqueeze((1,)), positions))

@@ -16,7 +16,7 @@ from puregraph.onnx.onnxvalue import OnnxValue
 from puregraph.onnx.opregistry import MICROSOFT, onnxOp
 from puregraph.onnx.shapes.operandshapes import settleOperand
 
-HIDDEN = -10000.0  # added to the score of a masked key
+MASKED_SCORE = -10000.0  # added to the score of a masked key
 ACTIVATIONS = {  # the names of their constants
     **dict.fromkeys(("Relu", "Sigmoid", "Tanh", "HardSwish"), ()),
     "LeakyRelu": ("alpha",),

@@ -9,7 +9,7 @@ import numpy as np
 from puregraph import modules
 from puregraph.core.dim import Dim
 from puregraph.core.errors import show
-from puregraph.core.shape import AXES
+from puregraph.core.shape import MAX_AXES
 from puregraph.graph.pointwise import Pointwise
 from puregraph.modules.scattering import ScatterElements
 from puregraph.modules.selection import Trilu
@@ -60,8 +60,8 @@ def reshape(op: OnnxNode, x: OnnxValue, sizes: OnnxValue) -> OnnxValue:
     known = sizes.numbers
     if known is None:
         return op(modules.Reshape(keepsZero=True) if keepsZero else modules.Reshape(), x, sizes)
-    if known.size > AXES:
-        op.refuse(f"wanted at most {AXES} axes, got {known.size}")
+    if known.size > MAX_AXES:
+        op.refuse(f"wanted at most {MAX_AXES} axes, got {known.size}")
     target = tuple(known.tolist())
     options = {"keepsZero": True} if keepsZero else {}
     return op.view(modules.Reshape(target, **options), x, isOfFile=True)

@@ -22,9 +22,9 @@ from puregraph.onnx.onnxwriter import OnnxStep, isWhole, kindOf
 from puregraph.onnx.rules.opentrial import OpenTrial
 
 NUMBERS = (11, 13, 17, 19, 21, 22, 23, 26, 27, 29, 31)  # trial sizes of symbols, different in each try
-SURE = 2  # tries in addition to one for each length
+EXTRA_TRIES = 2  # tries in addition to one for each length
 TRIAL_SIZES = (1, 2, 3, 257)  # sizes at which a rule may behave differently, each tried for one symbol at a time
-DEGREE = 4  # maximum number of lengths in a product
+MAX_DEGREE = 4  # maximum number of lengths in a product
 Terms = dict[tuple[int, ...], int]  # {lengths: coefficient}
 FIXED = "give shapes= without symbols"
 OFDATA = f"a size is known only with the data, so its rule cannot be written: {FIXED}"
@@ -52,7 +52,7 @@ def forAnySize(step: OnnxStep, write: Callable[[OnnxStep], None]) -> None:
     dims = dict.fromkeys(n for shape in step.shapes if shape is not None for n in shape if isinstance(n, Dim))
     tries = [
         {name: NUMBERS[(3 * i + (i % 10 + 1) * k) % len(NUMBERS)] for i, name in enumerate(names)}
-        for k in range(len(dims) + SURE)
+        for k in range(len(dims) + EXTRA_TRIES)
     ]
     usual = [(sizes, sketch(step, write, sizes)) for sizes in tries]
     needSame([tried.writer.nodes for _, tried in usual])
@@ -293,7 +293,7 @@ def fitted(tried: np.ndarray, lengths: list[tuple[int, ...]]) -> Terms | None:
     count = range(len(lengths))
     products = {
         factors: np.array([prod(sizes) for sizes in zip(*(lengths[i] for i in factors))], np.int64)
-        for degree in range(1, DEGREE + 1)
+        for degree in range(1, MAX_DEGREE + 1)
         for factors in combinations_with_replacement(count, degree)
     }
     for factors, value in products.items():

@@ -9,7 +9,7 @@ from puregraph.core.errors import GraphError
 from puregraph.onnx.onnxwriter import OnnxStep, isWhole, kindOf, writesOnnx
 from puregraph.onnx.writers.operatorwriters import checkTypes
 
-LAST = (1 << 63) - 1
+LAST_INDEX = (1 << 63) - 1
 
 
 @writesOnnx(modules.Flatten)
@@ -22,7 +22,7 @@ def flatten(step: OnnxStep) -> None:
         return
     sizes = step.whole(*[0] * start, -1, *[n if isWhole(n) else 0 for n in x[end + 1 :]])
     if not all(map(isWhole, x[end + 1 :])):
-        behind = step.op("Slice", step.op("Shape", step.x), *(step.whole(n) for n in (end + 1, LAST, 0, 1)))
+        behind = step.op("Slice", step.op("Shape", step.x), *(step.whole(n) for n in (end + 1, LAST_INDEX, 0, 1)))
         sizes = step.op("Concat", step.whole(*[0] * start, -1), behind, axis=0)
     step.op("Reshape", step.x, sizes, out=step.y)
 
@@ -83,7 +83,7 @@ def cut(step: OnnxStep) -> None:
                 axes.append((axis, part))
             y += 1
         elif isWhole(step.shapes[0][axis]):
-            axes.append((axis, slice(part, part + 1 if part != -1 else LAST)))
+            axes.append((axis, slice(part, part + 1 if part != -1 else LAST_INDEX)))
             dropped.append(axis)
         else:
             chosen.append((axis, part))
@@ -114,8 +114,8 @@ def last(step: OnnxStep, *later: list) -> str | None:
 def endsOf(part: slice) -> tuple[int, int, int]:
     """Start, end and step of a slice in ONNX's form."""
     by = 1 if part.step is None else part.step
-    start = (0 if by > 0 else LAST) if part.start is None else part.start
-    end = (LAST if by > 0 else -LAST) if part.stop is None else part.stop
+    start = (0 if by > 0 else LAST_INDEX) if part.start is None else part.start
+    end = (LAST_INDEX if by > 0 else -LAST_INDEX) if part.stop is None else part.stop
     return start, end, by
 
 

@@ -17,7 +17,8 @@ from puregraph.ops.native.llvm.kernelcall import KernelCall
 from puregraph.ops.native.math.explog import expBelow, logNear, split
 
 FRONT = 2  # padding states before the first state
-ROWS = 5  # rows of a sample besides those of the forward pass: back, later, there, passes, and kinds (int64: two rows)
+# rows of a sample besides those of the forward pass: back, later, there, passes, and kinds (int64: two rows)
+EXTRA_ROWS = 5
 
 
 def rowSize(labels: int) -> int:
@@ -28,7 +29,7 @@ def rowSize(labels: int) -> int:
 
 def workspaceSize(n: int, time: int, labels: int) -> int:
     """The float32 elements that all samples need."""
-    return n * (time + 1 + ROWS + 1) * rowSize(labels)
+    return n * (time + 1 + EXTRA_ROWS + 1) * rowSize(labels)
 
 
 def alignments(
@@ -70,7 +71,7 @@ class AlignmentWriter:
         self.index, self.cost = index.at(sample * self.labels), costs.at(sample)
         self.length = within(code, lengths.load(sample), self.time)
         self.count = within(code, counts.load(sample), self.labels)
-        rows = space.at(sample * (self.time + (1 + ROWS + 1)) * self.row)
+        rows = space.at(sample * (self.time + (1 + EXTRA_ROWS + 1)) * self.row)
         self.ahead = rows
         last = rows.at((self.time + 1) * self.row)
         self.back, self.later, self.there, self.passes = (last.at(self.row * i) for i in range(4))

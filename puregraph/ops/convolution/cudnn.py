@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from puregraph.ops.product.cuda.librarygemm import Product
 
 RANKS = (1, 2, 3)
-ROOM = 256 << 20  # bytes of workspace
+MIN_WORKSPACE_BYTES = 256 << 20  # bytes of workspace
 ACTIVATIONS: dict[str, tuple[str, Callable[[Any], Any]]] = {  # cuDNN's names, and the same in numpy
     "relu": ("relu", lambda x: np.maximum(x, 0)),
     "gelu": ("gelu", lambda x: x * (1 + erf(x * 0.5**0.5)) / 2),
@@ -93,10 +93,10 @@ class ConvolutionTask(NamedTuple):
 
     @property
     def room(self) -> int:
-        """The limit of workspace in bytes: the size of its tensors, and at least ROOM. On an H100 cuDNN's first plan
-        for 1,024 channels in float32 takes 9.4 GB, beside 71 MB of tensors."""
+        """The limit of workspace in bytes: the size of its tensors, and at least MIN_WORKSPACE_BYTES. On an H100
+        cuDNN's first plan for 1,024 channels in float32 takes 9.4 GB, beside 71 MB of tensors."""
         size = {"float64": 8, "float32": 4, "tf32": 4}.get(self.kind, 2)
-        return max(ROOM, size * sum(prod(tensor.shape) for tensor in (self.x, self.W, self.y)))
+        return max(MIN_WORKSPACE_BYTES, size * sum(prod(tensor.shape) for tensor in (self.x, self.W, self.y)))
 
     @property
     def isPoint(self) -> bool:

@@ -15,7 +15,7 @@ from puregraph.ops.kernel import ANYFLOATS, kernel
 
 KINDS = {"set": None, "add": np.add, "multiply": np.multiply, "minimum": np.minimum, "maximum": np.maximum}
 JOINS = {"set": "Last", "add": "Sum", "multiply": "Product", "minimum": "Min", "maximum": "Max"}
-OUTSIDE = -(1 << 40)  # on a GPU the index in place of one that is out of range, which stays out of range in a sum
+OUTSIDE_INDEX = -(1 << 40)  # on a GPU the index in place of one that is out of range, which stays out of range in a sum
 
 
 @kernel
@@ -47,7 +47,7 @@ def wrapIndex(y, index, n):
     if index.dtype.kind not in "iu":
         return NotImplemented
     axes = axesOf(y.shape, {"to": stridesOf(y), "fromIndex": stridesOf(index)})
-    text = defined({"I": stored(index.dtype), "OUTSIDE": f"{OUTSIDE}ll"}) + axes.defined("AXES") + WRAP
+    text = defined({"I": stored(index.dtype), "OUTSIDE": f"{OUTSIDE_INDEX}ll"}) + axes.defined("AXES") + WRAP
     slots = (("pointer", y), ("pointer", index), ("long", y.size), ("long", n), *axes.slots)
     return [Launch("wrapIndex", text, "wrapIndex", slots, gridFor(y.size), (THREADS, 1, 1))] if y.size else []
 

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from puregraph.core.protocols import Strided
 
 READ_TASK_ELEMENTS = 1 << 12  # elements that a task reads
-TASKS = 8  # tasks of a write of rows that share an index, at least, if there are as many elements
-COLUMNS = 64  # elements of the inner axis that such a task writes, if it is split
+MIN_TASKS = 8  # tasks of a write of rows that share an index, at least, if there are as many elements
+TASK_COLUMNS = 64  # elements of the inner axis that such a task writes, if it is split
 SCATTERED_TASK_ELEMENTS = (
     16  # elements of the inner axis that a task moves if each has an index: a cache line of each row of x
 )
@@ -115,10 +115,10 @@ def putAlong(
     lines, wide = steps.lines, 1
     if not steps.isShared:
         wide = -(-steps.inner // SCATTERED_TASK_ELEMENTS)
-    elif lines < TASKS and steps.inner >= 2 * COLUMNS:
-        wide = min(-(-TASKS // lines), -(-steps.inner // COLUMNS))
+    elif lines < MIN_TASKS and steps.inner >= 2 * TASK_COLUMNS:
+        wide = min(-(-MIN_TASKS // lines), -(-steps.inner // TASK_COLUMNS))
     columns = -(-steps.inner // wide)
-    parts = 1 if not steps.isShared or lines * wide >= TASKS // 2 else min(TASKS // (lines * wide), n)
+    parts = 1 if not steps.isShared or lines * wide >= MIN_TASKS // 2 else min(MIN_TASKS // (lines * wide), n)
     share = max(1, READ_TASK_ELEMENTS // (steps.indices * columns)) if parts == wide == 1 else 1
     units = lines * wide * parts
     slots = slotsOf(steps, (y, index, updates), n, fault) | {"columns": columns, "wide": wide}

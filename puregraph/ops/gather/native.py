@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 GATHER_TASK_ELEMENTS = 1 << 14  # elements that a task reads or writes
 TASK_GATHERS = 1 << 11  # elements that a task gathers
 TABLE_PARTS = 16  # parts of the rows of a table, if it has more rows than are added
-COLUMNS = 64  # columns of a table that a task adds to, if columns are split
+TASK_COLUMNS = 64  # columns of a table that a task adds to, if columns are split
 
 
 def taskRows(count: int, width: int, most: int = GATHER_TASK_ELEMENTS) -> int:
@@ -112,7 +112,7 @@ def scatterAdd(
     A task owns some rows of the table, or some columns, and loops over all indices: additions have one order.
     """
     high = TABLE_PARTS if rows > count else 1
-    wide = 1 if high > 1 else -(-width // COLUMNS)
+    wide = 1 if high > 1 else -(-width // TASK_COLUMNS)
     if high * wide < TABLE_PARTS // 4:
         high = TABLE_PARTS // 4
     part, columns = -(-rows // high), -(-width // wide)

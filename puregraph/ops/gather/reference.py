@@ -186,7 +186,7 @@ def scattered(dtable, base, grad, index, rows):
         if step == 1
         else 1
     )
-    window = WINDOW if count * width // n > BUSY else WINDOW // 4
+    window = WINDOW if count * width // n > MIN_BUSY_ADDITIONS else WINDOW // 4
     share = min(max(blocksFor(rows, 2 * PROCESSORS), 32), RANGE)
     names = {"T": stored(dtable.dtype), "S": stored(grad.dtype), "I": stored(index.dtype), "W": total, "N": n}
     names |= {} if base is None else {"BASE": 1}
@@ -245,7 +245,7 @@ scatterAdd.declare(halves=ANYFLOATS, sampled=(0, 1))
 
 RANGE = 4096  # rows whose positions one block sorts
 WINDOW = 32  # positions that one thread sums
-BUSY = 1 << 22  # with fewer additions, windows are a quarter as long, so that there are more threads
+MIN_BUSY_ADDITIONS = 1 << 22  # with fewer additions, windows are a quarter as long, so that there are more threads
 
 
 @kernel

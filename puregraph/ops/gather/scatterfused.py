@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 TASK_COLUMNS = 512  # columns of a task
 SCRATCH_ELEMENTS = 1 << 15  # elements of scratch memory of a task, about
-TASKS = 8
+MIN_TASKS = 8
 
 
 def scatterAddFused(
@@ -40,7 +40,7 @@ def scatterAddFused(
     wide = -(-width // TASK_COLUMNS)
     columns = -(-width // (wide * lanes)) * lanes
     most = SCRATCH_ELEMENTS // columns
-    part = max(1, min(-(-rows // TASKS), SCRATCH_ELEMENTS if count < most else most))
+    part = max(1, min(-(-rows // MIN_TASKS), SCRATCH_ELEMENTS if count < most else most))
     slots = {"grad": grad, "gradRow": gradRow, "index": index, "indexStep": indexStep, "count": count}
     slots |= {"rows": rows, "width": width, "fault": fault, **epilogue.slots}
     fixedWidth = width if wide == 1 else None

@@ -38,7 +38,7 @@ class Bounds(NamedTuple):
     def record(self) -> list[int]:
         """The record that `nests.inputchecks` reads, without the address."""
         axes = axesOf(self.value)
-        layout = [n for axis in [(1, 0)] * (inputchecks.AXES - len(axes)) + axes for n in axis]
+        layout = [n for axis in [(1, 0)] * (inputchecks.MAX_AXES - len(axes)) + axes for n in axis]
         return [0, self.low, self.limit, self.ignored or 0, int(self.ignored is not None), *layout]
 
 
@@ -56,7 +56,7 @@ def axesOf(value: Value) -> list[tuple[int, int]]:
 
 def canBeBounded(value: Value) -> bool:
     """True if integers can be checked before a step: they are an input, or a view of one."""
-    return value.dtype == np.int64 and value.root.role == "input" and len(axesOf(value)) <= inputchecks.AXES
+    return value.dtype == np.int64 and value.root.role == "input" and len(axesOf(value)) <= inputchecks.MAX_AXES
 
 
 def isProved(value: Value, low: int, limit: int) -> bool:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 MIN_TASK_ELEMENTS = 1 << 12  # elements of a task, at least
 MAX_COUNTED_ELEMENTS = 64  # elements that are sorted by counting
-DIGITS = 256
+DIGIT_VALUES = 256
 
 
 class LineStrides(NamedTuple):
@@ -97,7 +97,7 @@ class SortCode:
         self.bits = 8 * SIZES[self.kind]
         self.keys = code.scratch(self.kind, 2 * form.room)
         self.order = code.scratch("i32", 2 * form.room)
-        self.counts = code.scratch("i64", DIGITS * (self.bits // 8))
+        self.counts = code.scratch("i64", DIGIT_VALUES * (self.bits // 8))
         self.left = code.variable(code.i64(0))
         self.side = code.variable(code.i64(0))  # where the current buffer begins
         self.total = code.variable(code.i64(0))
@@ -138,15 +138,15 @@ class SortCode:
 
     def digit(self, key: IRValue, shift: int) -> IRValue:
         """A byte of a key, as an index of its counts."""
-        byte = self.code.convert((key >> shift) & (DIGITS - 1), "i64")
-        return byte + DIGITS * (shift // 8)
+        byte = self.code.convert((key >> shift) & (DIGIT_VALUES - 1), "i64")
+        return byte + DIGIT_VALUES * (shift // 8)
 
     def clear(self, shift: int) -> None:
         """No counts of a byte."""
         lanes = jit.lanes(8)
         zero = self.code.constant(0, IRType("i64", lanes))
-        first = DIGITS * (shift // 8)
-        with self.code.loop(first, first + DIGITS, lanes) as i:
+        first = DIGIT_VALUES * (shift // 8)
+        with self.code.loop(first, first + DIGIT_VALUES, lanes) as i:
             self.counts.store(i, zero)
 
     def tally(self, key: IRValue, shift: int) -> None:
@@ -157,13 +157,13 @@ class SortCode:
     def leaveOut(self) -> None:
         """Keep the elements whose first byte is at most that of the last one wanted; their order stays."""
         code, shift = self.code, self.bits - 8
-        first = DIGITS * (shift // 8)
+        first = DIGIT_VALUES * (shift // 8)
         limit = code.variable(code.i64(0))
         self.clear(shift)
         with code.loop(0, self.n, unroll=1) as i:
             self.tally(self.keys.load(i), shift)
         self.total.value = 0
-        with code.loop(first, first + DIGITS, unroll=1) as byte:
+        with code.loop(first, first + DIGIT_VALUES, unroll=1) as byte:
             limit.value = code.select(self.total.value < self.count, byte, limit.value)
             self.total.value = self.total.value + self.counts.load(byte)
         self.left.value = 0
@@ -206,9 +206,9 @@ class SortCode:
 
     def onePass(self, left: IRValue, shift: int) -> None:
         """From the current buffer to the other, in the order of one byte."""
-        code, first = self.code, DIGITS * (shift // 8)
+        code, first = self.code, DIGIT_VALUES * (shift // 8)
         self.total.value = 0
-        with code.loop(first, first + DIGITS, unroll=1) as byte:
+        with code.loop(first, first + DIGIT_VALUES, unroll=1) as byte:
             amount, before = self.counts.load(byte), self.total.value
             self.counts.store(byte, before)
             self.total.value = before + amount

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from puregraph.core.protocols import AnyArray
 
-EXACT = 1 << 24  # integers below this are exact as floats
+MAX_EXACT = 1 << 24  # integers below this are exact as floats
 
 
 @op(meanPool).decompose
@@ -56,16 +56,16 @@ def meanPooledGrad(
 def maxPooled(x: Any, size: Any, stride: Any, pad: Any, dilation: Any = 1) -> Any:
     """The maximum of each window and its first position."""
     win = window(x.shape[2:], size, stride, pad, dilation)
-    if len(win.size) <= MAX_WINDOW_AXES or x.size == 0 or prod(win.spatial) >= EXACT or x.dtype != np.float32:
+    if len(win.size) <= MAX_WINDOW_AXES or x.size == 0 or prod(win.spatial) >= MAX_EXACT or x.dtype != np.float32:
         return NotImplemented
     positions = np.arange(prod(win.spatial), dtype=np.float32).reshape(1, 1, *win.spatial)
     around = [(0, 0), (0, 0), *win.pad]
     views, taps = seen(np.pad(x, around, constant_values=-np.inf), win), tuple(range(-len(win.size), 0))
-    positions = seen(np.pad(positions, around, constant_values=EXACT), win)
+    positions = seen(np.pad(positions, around, constant_values=MAX_EXACT), win)
     y = views.max(axis=taps, keepdims=True)
     isHere = (views == y) | ((views != views) & (y != y))
-    index = np.where(isHere, positions, np.float32(EXACT)).min(axis=taps)
-    return y.squeeze(taps), np.where(index == EXACT, np.float32(-1), index).astype(np.int32)
+    index = np.where(isHere, positions, np.float32(MAX_EXACT)).min(axis=taps)
+    return y.squeeze(taps), np.where(index == MAX_EXACT, np.float32(-1), index).astype(np.int32)
 
 
 def seen(x: Any, win: Window) -> Any:

@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from puregraph.core.protocols import AnyArray
 
 FAST_WEIGHT_BYTES = 1 << 16  # bytes of weights that one multiprocessor reads repeatedly as fast as it computes
-SHARED = 227 << 10  # bytes of shared memory that a block of a large GPU may have
-ROWS, UNITS, WARPS = 8, 4, 16  # as in recurrent.h: samples and units of a tile; and the most warps of a block
+SHARED_MEMORY_BYTES = 227 << 10  # bytes of shared memory that a block of a large GPU may have
+# as in recurrent.h: samples and units of a tile; and the most warps of a block
+TILE_SAMPLES, TILE_UNITS, MAX_BLOCK_WARPS = 8, 4, 16
 
 
 class CellSplit(NamedTuple):
@@ -48,7 +49,7 @@ class CellSplit(NamedTuple):
 def residency() -> tuple[int, int]:
     """(multiprocessors, shared memory per block) of the GPU in use; values of a large GPU if there is none."""
     if ordinal() < 0:
-        return PROCESSORS, SHARED
+        return PROCESSORS, SHARED_MEMORY_BYTES
     attributes = device.arrays().cuda.Device().attributes
     return attributes["MultiProcessorCount"] * attributes["CooperativeLaunch"], attributes[
         "MaxSharedMemoryPerBlockOptin"
@@ -62,18 +63,18 @@ def cellSplit(gates: int, steps: tuple[int, int], U: AnyArray, wide: AnyArray) -
         items = tiles * groups * gates
         grid = blocksFor(quads, tiles) * blocksFor(octets, groups)
         return CellSplit(
-            tiles, groups, isOneLaunch, grid, 32 * min(items, WARPS), items * 32 * wide.itemsize + held, held
+            tiles, groups, isOneLaunch, grid, 32 * min(items, MAX_BLOCK_WARPS), items * 32 * wide.itemsize + held, held
         )
 
     units = U.shape[0]
-    octets, quads = blocksFor(steps[0], ROWS), blocksFor(units, UNITS)
+    octets, quads = blocksFor(steps[0], TILE_SAMPLES), blocksFor(units, TILE_UNITS)
     if U.size * U.dtype.itemsize <= FAST_WEIGHT_BYTES:
         return split(quads, 1, True)
     processors, most = residency()
     if steps[1] > 1 and processors:
         tiles = blocksFor(quads, processors)
         groups = blocksFor(octets, processors // blocksFor(quads, tiles))
-        resident = split(tiles, groups, True, UNITS * tiles * gates * units * U.dtype.itemsize)
+        resident = split(tiles, groups, True, TILE_UNITS * tiles * gates * units * U.dtype.itemsize)
         if resident.shared <= most:
             return resident
     return split(max(2, 4 // gates), 1, False)

@@ -1,7 +1,7 @@
 """Cumulate in native code: elements are combined in the order of the axis, many lines at once.
 
-A line is all elements along the axis. Lines that are neighbours in memory fill vectors; of others, LINES are taken at a
-time, each with a chain of its own, which hides how long an addition takes.
+A line is all elements along the axis. Lines that are neighbours in memory fill vectors; of others,
+STRIDED_LINES are taken at a time, each with a chain of its own, which hides how long an addition takes.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from puregraph.core.protocols import Strided
 
 MIN_TASK_ELEMENTS = 1 << 14  # elements of a task, at least
-LINES = 8  # lines processed at a time if they are not adjacent in memory
-GROUPS = {"logSumExp": 4}  # groups of LINES processed at a time, for slow operations
-VECTORS = 4  # most vectors of adjacent lines processed at a time
+STRIDED_LINES = 8  # lines processed at a time if they are not adjacent in memory
+GROUPS = {"logSumExp": 4}  # groups of STRIDED_LINES processed at a time, for slow operations
+MAX_ADJACENT_VECTORS = 4  # most vectors of adjacent lines processed at a time
 
 
 class AxisLines(NamedTuple):
@@ -52,7 +52,7 @@ def linesOf(shape: Sequence[int], xSteps: Sequence[int], ySteps: Sequence[int], 
             merged[-1] = (merged[-1][0] * m, s, t)
         else:
             merged.append((m, s, t))
-    merged.sort(key=lambda other: (other[1:] == (1, 1) and other[0] >= LINES // 2, other[0]))
+    merged.sort(key=lambda other: (other[1:] == (1, 1) and other[0] >= STRIDED_LINES // 2, other[0]))
     n, ends = shape[axis], (xSteps[axis], ySteps[axis])
     sign, start = (-1, n - 1) if reverse else (1, 0)
     first, step = [(ends[0] * k, ends[1] * k) for k in (start, sign)]
@@ -64,9 +64,9 @@ def cumulate(x: Strided, y: Strided, kind: str, element: str, lines: AxisLines, 
     *outer, (count, _, _) = lines.axes
     across = jit.lanes(SIZES[element])
     vectors = 1
-    while lines.isWide and vectors < VECTORS and count > vectors * across:
+    while lines.isWide and vectors < MAX_ADJACENT_VECTORS and count > vectors * across:
         vectors *= 2
-    width = vectors * across if lines.isWide else LINES * GROUPS.get(kind, 1)
+    width = vectors * across if lines.isWide else STRIDED_LINES * GROUPS.get(kind, 1)
     units = -(-count // width)
     for m, _, _ in outer:
         units *= m
@@ -98,7 +98,7 @@ def writeCumulate(form: Form, code: IRBuilder) -> None:
     sizes = [code.integer(f"size{i}") for i in range(form.axes)]
     steps = [(code.integer(f"xAxis{i}"), code.integer(f"yAxis{i}")) for i in range(form.axes)]
     scan = CumulateCode(code, form, code.integer("n"), code.integer("xStep"), code.integer("yStep"))
-    width = form.width or LINES * GROUPS.get(form.kind, 1)
+    width = form.width or STRIDED_LINES * GROUPS.get(form.kind, 1)
     groups = (count + (width - 1)) // width
     start = code.task * share
     with code.loop(start, code.min(start + share, units), unroll=1) as unit:
@@ -131,7 +131,7 @@ class CumulateCode:
         elif self.form.kind in GROUPS:
             self.apart(x, y, xAxis, yAxis, GROUPS[self.form.kind])
         else:
-            self.run([(x.at(xAxis * i), y.at(yAxis * i)) for i in range(LINES)])
+            self.run([(x.at(xAxis * i), y.at(yAxis * i)) for i in range(STRIDED_LINES)])
 
     def fewer(self, x: IRPointer, y: IRPointer, xAxis: IRValue, yAxis: IRValue, left: IRValue) -> None:
         """The lines that are left: vectors with a mask, or line by line."""
@@ -142,16 +142,16 @@ class CumulateCode:
             return
         done = self.code.i64(0)
         if self.form.kind in GROUPS:
-            done = left - left % LINES
-            with self.code.loop(0, done, LINES, unroll=1) as i:
+            done = left - left % STRIDED_LINES
+            with self.code.loop(0, done, STRIDED_LINES, unroll=1) as i:
                 self.apart(x.at(xAxis * i), y.at(yAxis * i), xAxis, yAxis, 1)
         with self.code.loop(done, left, unroll=1) as i:
             self.run([(x.at(xAxis * i), y.at(yAxis * i))])
 
     def apart(self, x: IRPointer, y: IRPointer, xAxis: IRValue, yAxis: IRValue, groups: int) -> None:
         """Groups of lines that are no neighbours, each read and written as one vector."""
-        starts = [(x.at(xAxis * i), y.at(yAxis * i)) for i in range(0, groups * LINES, LINES)]
-        self.run([(LinesApart(source, xAxis), LinesApart(target, yAxis)) for source, target in starts], LINES)
+        starts = [(x.at(xAxis * i), y.at(yAxis * i)) for i in range(0, groups * STRIDED_LINES, STRIDED_LINES)]
+        self.run([(LinesApart(source, xAxis), LinesApart(target, yAxis)) for source, target in starts], STRIDED_LINES)
 
     def run(self, pairs: Sequence[tuple[Any, Any]], lanes: int = 1, masks: Sequence[Any] = ()) -> None:
         """The loop along lines: their elements are read, combined, and written."""
@@ -173,7 +173,7 @@ class LinesApart:
     """Lines that are no neighbours, read and written as one vector."""
 
     def __init__(self, start: IRPointer, axis: IRValue):
-        self.code, self.starts = start.code, [start.at(axis * i) for i in range(LINES)]
+        self.code, self.starts = start.code, [start.at(axis * i) for i in range(STRIDED_LINES)]
 
     def load(self, index: IRValue, lanes: int, mask: None) -> IRValue:
         """An element of each line."""

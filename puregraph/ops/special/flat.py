@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from puregraph.core.protocols import AnyArray
 
 L2_BLOCK_ELEMENTS = 8192  # elements of a block, which stays in the L2 cache
-ORDERS = 150  # orders of a family are below this; n! exceeds float64 soon after
+MAX_ORDERS = 150  # orders of a family are below this; n! exceeds float64 soon after
 
 Rule = Callable[[np.ndarray], np.ndarray]
 
@@ -46,7 +46,7 @@ def family(rule: Callable[[int, np.ndarray], np.ndarray]) -> Callable[[Any, Any]
     """A function of an integer n and of flat float64 arrays, for any shapes; nan for another n."""
 
     def one(n: float, x: AnyArray) -> AnyArray:
-        return special(functools.partial(rule, int(n)))(x) if abs(n) < ORDERS and n == int(n) else x * np.nan
+        return special(functools.partial(rule, int(n)))(x) if abs(n) < MAX_ORDERS and n == int(n) else x * np.nan
 
     @functools.wraps(rule)
     def function(n: Any, x: AnyArray) -> Any:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from puregraph.ops.special.flat import ORDERS, family, horner, special
+from puregraph.ops.special.flat import MAX_ORDERS, family, horner, special
 
 BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510)  # B2, B4, ... B16
 STIRLING_ARGUMENT = 10.0  # from here on, eight terms of the asymptotic series reach float64
@@ -131,7 +131,7 @@ __device__ static T hurwitz(T s, T x) {{
     "polygamma": f"""
 __device__ static T polygamma(T n, T x) {{
   if (n == 0) return digamma(x);
-  if (!(n > 0 && n < {ORDERS} && n == rint(n))) return (T)NAN;
+  if (!(n > 0 && n < {MAX_ORDERS} && n == rint(n))) return (T)NAN;
   const T sign = fmod(n, (T)2) != 0 ? 1 : -1, z = floor(x);
   if (!(x < 0)) return sign * tgamma(n + 1) * hurwitz(n + 1, fabs(x));
   const T down = hurwitz(n + 1, z + 1 - x) - hurwitz(n + 1, 1 - x);

@@ -30,9 +30,9 @@ PLAIN = {0: "float32", 1: "float16", 24: "int8", 25: "int16", 26: "int32", 27: "
 BLOCKS = {2: "q4_0", 3: "q4_1", 6: "q5_0", 7: "q5_1", 8: "q8_0"}
 BLOCKS |= {10: "q2_k", 11: "q3_k", 12: "q4_k", 13: "q5_k", 14: "q6_k"}
 DTYPES = PLAIN | BLOCKS
-AXES = 4
+MAX_AXES = 4
 LISTS = 4  # lists in lists
-BUFFER = 1 << 20  # bytes read ahead
+READ_AHEAD_BYTES = 1 << 20  # bytes read ahead
 WIDENED = 1 << 18  # elements widened at a time
 
 
@@ -64,7 +64,7 @@ class HeaderReader:
             left = self.file.size - self.start
             if size > left:
                 raise CheckpointError(f"it ends at byte {self.file.size}, before byte {self.start + size}")
-            self.buffer = self.file.bytesAt(self.start, min(max(size, BUFFER), left))
+            self.buffer = self.file.bytesAt(self.start, min(max(size, READ_AHEAD_BYTES), left))
         self.at += size
         return self.buffer[self.at - size : self.at]
 
@@ -144,8 +144,8 @@ def rowsOf(header: HeaderReader, count: int) -> Iterator[TensorRow]:
     """Read the descriptions of tensors."""
     for _ in range(count):
         name, axes = header.text(), header.number("I")
-        if axes > AXES:
-            raise CheckpointError(f"{quote(name)} has {axes} axes; GGUF allows {AXES}")
+        if axes > MAX_AXES:
+            raise CheckpointError(f"{quote(name)} has {axes} axes; GGUF allows {MAX_AXES}")
         sizes = [header.number("Q") for _ in range(axes)]
         header.budget.spend("bytes of structure", 64)
         yield TensorRow(name, tuple(reversed(sizes)), header.number("I"), header.number("Q"))

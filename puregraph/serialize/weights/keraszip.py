@@ -21,7 +21,7 @@ from puregraph.serialize.weights.weightfile import WeightFile
 from puregraph.serialize.weights.zipmembers import STORED, ZipMembers
 
 CONFIG, ABOUT, WEIGHTS = "config.json", "metadata.json", "model.weights.h5"
-LEVELS = 100  # nesting of models
+MAX_LEVELS = 100  # nesting of models
 
 
 def opened(file: BinaryIO, source: str) -> WeightFile:
@@ -102,8 +102,8 @@ def configuredLayers(config: Any, path: str = "", level: int = 0) -> Iterator[tu
     layers = inner.get("layers") if isinstance(inner, dict) else None
     if not isinstance(layers, list):
         return
-    if level == LEVELS:
-        raise CheckpointError(f"its {CONFIG} is nested more than {LEVELS} deep, at {brief(path)}")
+    if level == MAX_LEVELS:
+        raise CheckpointError(f"its {CONFIG} is nested more than {MAX_LEVELS} deep, at {brief(path)}")
     counts: Counter[str] = Counter()
     for layer in layers:
         if not isinstance(layer, dict) or not isinstance(layer.get("class_name"), str):

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from puregraph.core.protocols import AnyArray
 
-ROWS = 20  # most rows of a proposed map in an error
+MAX_LISTED_ROWS = 20  # most rows of a proposed map in an error
 MAX_MAPPED_ARRAYS = 5000  # most arrays of a file for which ready maps are tried
 
 
@@ -155,8 +155,8 @@ class MappedWeights(ArraySource):
         if self.names is not None:
             return lines
         proposed = proposeNames(graph, self.tensors)
-        top = NameMap(proposed.rows[:ROWS], proposed.layout)
-        more = len(proposed.rows) - ROWS
+        top = NameMap(proposed.rows[:MAX_LISTED_ROWS], proposed.layout)
+        more = len(proposed.rows) - MAX_LISTED_ROWS
         if not proposed.rows:
             return lines
         return f"{lines}\n  a map by order, shapes and names, to be checked and given as names=:\n{top!r}" + (

@@ -25,7 +25,7 @@ from puregraph.serialize.weights.zipmembers import ZipMember, ZipMembers
 
 MAGIC = b"\x93NUMPY"
 VERSIONS = {b"\1\0": 2, b"\2\0": 4, b"\3\0": 4}  # bytes of the header's length
-LONGEST = 10_000  # bytes of a header, as numpy has it
+MAX_HEADER_BYTES = 10_000  # bytes of a header, as numpy has it
 ITEM = r"\s*'(\w+)'\s*:\s*('[^'\\]*'|True|False|\([\d\s,]*\)|\[[^\[\]]*\])\s*"
 HEADER = re.compile(rf"\{{{ITEM},{ITEM},{ITEM},?\s?\}}")
 DTYPE = re.compile(r"[<>|=](f[248]|[iu][1248]|b1)")
@@ -58,7 +58,7 @@ def opened(file: BinaryIO, source: str) -> WeightFile:
     """
     if file.read(len(MAGIC)) == MAGIC:
         data = FileBytes(file)
-        header = headerOf(data.bytesAt(0, min(data.size, LONGEST)))
+        header = headerOf(data.bytesAt(0, min(data.size, MAX_HEADER_BYTES)))
         if header.length + header.nbytes != data.size:
             raise CheckpointError(f"it has {data.size} bytes, its array takes {header.length + header.nbytes}")
         fetch = fetchPlain(data, header)
@@ -72,7 +72,7 @@ def opened(file: BinaryIO, source: str) -> WeightFile:
         if name == member.name:
             raise CheckpointError(f"member {quote(name)} is not an array of numpy: its name does not end with .npy")
         try:
-            header = headerOf(archive.head(member, LONGEST))
+            header = headerOf(archive.head(member, MAX_HEADER_BYTES))
             if header.length + header.nbytes != member.size:
                 raise CheckpointError(f"it has {member.size} bytes, its array takes {header.length + header.nbytes}")
         except CheckpointError as error:
@@ -90,7 +90,7 @@ def headerOf(head: bytes) -> NpyHeader:
     if not head.startswith(MAGIC) or width is None:
         raise CheckpointError("it is not an array of numpy, in a version that is known")
     length = 8 + width + int.from_bytes(head[8 : 8 + width], "little")
-    if length > LONGEST or length > len(head):
+    if length > MAX_HEADER_BYTES or length > len(head):
         raise CheckpointError(f"its header of {length} bytes is too long, or cut off")
     text = head[8 + width : length].decode("latin-1").strip()
     match = HEADER.fullmatch(text)

@@ -29,7 +29,7 @@ DTYPES = {  # of element types that ONNX names differently
 }
 NUMPY = {"bool", "float16", "float32", "float64", *(f"{u}int{bits}" for u in ("", "u") for bits in (8, 16, 32, 64))}
 NARROW = {"float8_e4m3fn", "float8_e5m2", "int4", "uint4"}  # which ModelFile does not read
-LEVELS = 50  # graphs in graphs
+MAX_LEVELS = 50  # graphs in graphs
 
 
 def opened(file: BinaryIO, source: str) -> WeightFile:
@@ -75,8 +75,8 @@ def modelOf(file: BinaryIO) -> ModelFile:
 
 def tensorsOf(graph: Any, budget: Budget, prefix: str = "", level: int = 0) -> Iterator[tuple[str, Any]]:
     """Yield the initialisers of a graph and of the graphs in its nodes' attributes."""
-    if level > LEVELS:
-        raise CheckpointError(f"its graphs are nested more than {LEVELS} deep")
+    if level > MAX_LEVELS:
+        raise CheckpointError(f"its graphs are nested more than {MAX_LEVELS} deep")
     for tensor in graph.initializer:
         budget.spend("characters of paths", len(prefix))
         yield prefix + tensor.name, tensor

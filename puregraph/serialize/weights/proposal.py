@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 NUMBER = re.compile(r"\d+")
 HOLES = "ijklmn"
 COMPARED_LAYERS = 12  # layers before and behind a position that are compared by name
-STEP, BACK = 0.25, 5  # the cost of a skipped layer, relative to similarity of names; going back counts as 5 more layers
+# the cost of a skipped layer, relative to similarity of names; going back counts as 5 more layers
+SKIP_COST, BACK_LAYERS = 0.25, 5
 
 
 def proposeNames(graph: Graph, weights: Mapping[str, Any]) -> NameMap:
@@ -110,7 +111,7 @@ def around(numbers: list[int], position: int) -> list[int]:
 def likeness(layer: str, path: str, ahead: int) -> float:
     """Return a score of a pair: the similarity of names, less a cost of skipped layers."""
     alike = SequenceMatcher(None, layer, path, autojunk=False).ratio()
-    return alike - STEP * (ahead if ahead >= 0 else BACK - ahead)
+    return alike - SKIP_COST * (ahead if ahead >= 0 else BACK_LAYERS - ahead)
 
 
 def merged(pairs: list[tuple[str, str]]) -> list[tuple[str, str]]:

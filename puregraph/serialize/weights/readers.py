@@ -29,7 +29,7 @@ from puregraph.serialize.weights.weightfile import WeightFile
 if TYPE_CHECKING:
     from puregraph.core.protocols import StrPath
 
-HEAD = 512  # bytes from which a format is detected
+HEAD_BYTES = 512  # bytes from which a format is detected
 
 
 class Reader(NamedTuple):
@@ -97,7 +97,7 @@ def readWeights(path: StrPath) -> WeightFile:
     except OSError as error:
         raise CheckpointError(f"cannot load '{source}': {error.strerror or error}") from error
     try:
-        head = file.read(HEAD)
+        head = file.read(HEAD_BYTES)
         reader = readerOf(head, "" if isBytes else source, file)
         if reader is None:
             raise CheckpointError(foreign(head, weights=""))

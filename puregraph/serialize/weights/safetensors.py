@@ -39,13 +39,13 @@ DTYPES = {
     "BOOL": "bool",
 }
 METADATA = "__metadata__"
-PREFIX = 8  # bytes of the header's length
+PREFIX_BYTES = 8  # bytes of the header's length
 KEYS = ["data_offsets", "dtype", "shape"]
 
 
 def lengthOf(head: bytes) -> int:
     """The length of the header, as the file says it."""
-    return int.from_bytes(head[:PREFIX], "little")
+    return int.from_bytes(head[:PREFIX_BYTES], "little")
 
 
 def opened(file: BinaryIO, source: str) -> WeightFile:
@@ -74,19 +74,19 @@ def readHeader(data: FileBytes) -> tuple[dict[str, Any], int]:
 
     Raises    CheckpointError for a header that is cut off, too long, or not JSON
     """
-    length = lengthOf(data.bytesAt(0, PREFIX))
-    if length > data.size - PREFIX:
+    length = lengthOf(data.bytesAt(0, PREFIX_BYTES))
+    if length > data.size - PREFIX_BYTES:
         raise CheckpointError(f"it is cut off: its header takes {length:,} bytes, and the file has {data.size:,}")
     if length > data.mostStructure:
         raise CheckpointError(f"its header has {length:,} bytes, too many for a file of {data.size:,}")
-    text = data.bytesAt(PREFIX, length)
+    text = data.bytesAt(PREFIX_BYTES, length)
     try:
         if not text.startswith(b"{") or b"\0" in text:  # with \0, json would decode it as UTF-16
             raise ValueError("it is not a text that begins with {")
         header = loads(text)
     except ValueError as error:
         raise CheckpointError(f"its header is not JSON: {error!s:.200}") from None
-    return header, PREFIX + length
+    return header, PREFIX_BYTES + length
 
 
 def tensorOf(name: str, row: object, data: FileBytes, start: int) -> tuple[StoredTensor, int, int]:

@@ -18,7 +18,7 @@ from puregraph.serialize.weights.weightfile import WeightFile
 
 SHARD = re.compile(r"[^/\\:\0]+\.(safetensors|bin|pt|pth)")  # a name without a folder
 MAX_OPEN_SHARDS = 512  # shards, which are all open at the same time
-LONGEST = 16 << 20  # bytes of an index
+MAX_INDEX_BYTES = 16 << 20  # bytes of an index
 ENTRIES = (50_000, 1 / 40)  # entries of an index, and more for each byte of it
 
 
@@ -55,8 +55,8 @@ def readIndex(file: BinaryIO) -> dict[str, Any]:
     Raises    CheckpointError for any other
     """
     data = FileBytes(file)
-    if data.size > LONGEST:
-        raise CheckpointError(f"it has {data.size:,} bytes, and an index at most {LONGEST:,}")
+    if data.size > MAX_INDEX_BYTES:
+        raise CheckpointError(f"it has {data.size:,} bytes, and an index at most {MAX_INDEX_BYTES:,}")
     text = data.bytesAt(0, data.size)
     if text.count(b",") + text.count(b"{") + text.count(b"[") > ENTRIES[0] + ENTRIES[1] * data.size:
         raise CheckpointError("it has more entries than an index of its size may have")

@@ -15,7 +15,7 @@ BESIDE = re.compile(r"(^|_)(optim|ema|params|sched|lr_|scaler|rng|random_state|c
 TRAINING = re.compile(r"optim|sched|scaler|grad|loss", re.IGNORECASE)  # their arrays may have names of parameters
 VISITS = (100_000, 1 / 100)  # most values and containers in any file, and more for each byte of the file
 WRAPS = 3  # nesting of wrappers
-DEPTH = 100
+MAX_DEPTH = 100
 UNNAMED = "tensor"  # the name of a single tensor in a file
 
 
@@ -64,7 +64,7 @@ class StateDict:
     def visit(self, depth: int) -> None:
         """Count a visit of a value. Raises CheckpointError for too many, or too deep ones."""
         self.visits -= 1
-        if self.visits < 0 or depth > DEPTH:
+        if self.visits < 0 or depth > MAX_DEPTH:
             raise CheckpointError("its dicts and lists are nested too deep, or hold each other too often")
 
 

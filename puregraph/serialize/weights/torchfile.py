@@ -29,7 +29,7 @@ MAGIC = 0x1950A86A20F9469CFC6C
 Order = Literal["<", ">"]
 PROTOCOL = 1001
 ORDERS: dict[bytes, Order] = {b"little": "<", b"big": ">"}  # of bytes
-REPEATED = 32 << 20  # most bytes of a tensor with more elements than its storage, by strides of 0
+MAX_REPEATED_BYTES = 32 << 20  # most bytes of a tensor with more elements than its storage, by strides of 0
 
 
 class StorageBytes:
@@ -170,7 +170,7 @@ def tensorOf(name: str, entry: TensorEntry, storage: StorageBytes, order: Order,
         fault = f"needs {offset + length} elements, its storage has {present}"
         raise CheckpointError(f"{show(tuple(shape))} with strides {show(strides)} {fault}")
     nbytes = count * dtype.itemsize
-    if count > present and nbytes > REPEATED:
+    if count > present and nbytes > MAX_REPEATED_BYTES:
         raise CheckpointError(f"its strides make {nbytes:,} bytes of the {storage.size:,} in its storage; save a clone")
     budget.spend("bytes of arrays", max(nbytes, length * dtype.itemsize))  # bytes read and returned
 

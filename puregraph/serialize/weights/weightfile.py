@@ -13,7 +13,7 @@ from puregraph.core.storage.hdf import RANK
 from puregraph.graph.lookup import nearest
 from puregraph.serialize.weights.narrowfloats import NARROW, widened
 
-LARGEST = 1 << 48  # most elements of an array, not counting empty axes
+MAX_ELEMENTS = 1 << 48  # most elements of an array, not counting empty axes
 
 
 class StoredTensor:
@@ -119,7 +119,7 @@ def countOf(shape: Any) -> int:
         raise CheckpointError(f"wanted a shape of whole numbers, got {brief(shape)}")
     if len(shape) > RANK:
         raise CheckpointError(f"wanted a shape of at most {RANK} axes, got {len(shape)}")
-    if prod(size for size in shape if size) >= LARGEST:
+    if prod(size for size in shape if size) >= MAX_ELEMENTS:
         raise CheckpointError(f"its shape is too large: {brief(shape)}")
     return prod(shape)
 

@@ -26,7 +26,7 @@ from puregraph.serialize.weights.weightfile import StoredTensor
 CODES = {dtype: code for code, dtype in DTYPES.items()}
 FLOATS = ("float64", "float32", "float16", *NARROW)
 EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest date in a zip archive
-ALIGNMENT = 8  # bytes
+ALIGNMENT_BYTES = 8  # bytes
 ArraysByName = Argument("a dict of arrays by name", lambda value: isinstance(value, Mapping))
 TextsByName = Argument(
     "a dict of texts",
@@ -137,7 +137,7 @@ def writeSafetensors(file: BinaryIO, rows: list[WrittenArray], metadata: dict[st
             "data_offsets": [begin, begin + bytesOf(row)],
         }
     text = dumps(header)
-    text += b" " * (-len(text) % ALIGNMENT)
+    text += b" " * (-len(text) % ALIGNMENT_BYTES)
     file.write(len(text).to_bytes(8, "little") + text)
     for row in ordered:
         values = row.values()

@@ -48,8 +48,8 @@ from puregraph.testing.emulator.ptx import ownText, translated
 from puregraph.testing.emulator.restrict import broken, restricted
 
 RUNNING = threading.Lock()  # the runtime has one thread at a time
-SHARED = 227 << 10
-PAGE = 512  # alignment of an allocation on a GPU
+SHARED_MEMORY_BYTES = 227 << 10
+ALIGNMENT_BYTES = 512  # alignment of an allocation on a GPU
 ENTRY = re.compile(r'extern "C"\s+__global__\s+void\s+(?:__launch_bounds__\([^)]*\)\s*)?(\w+)\s*\(')
 FLAGS = """-std=gnu++17 -O1 -w -fPIC -shared -fno-strict-aliasing -ffp-contract=off -fno-exceptions -fno-rtti
 -fvisibility=hidden""".split()
@@ -328,8 +328,8 @@ def call(
         raise KernelError(f"a GPU has no grid {grid} of blocks {block}")
     if cooperative and prod(grid) > PROCESSORS:
         raise KernelError(f"a large GPU has {PROCESSORS} processors for blocks that wait for each other, not {grid}")
-    if shared > SHARED:
-        raise KernelError(f"a block of a large GPU has {SHARED} bytes of shared memory, not {shared}")
+    if shared > SHARED_MEMORY_BYTES:
+        raise KernelError(f"a block of a large GPU has {SHARED_MEMORY_BYTES} bytes of shared memory, not {shared}")
     library = runtime()
     with RUNNING:
         for region in regions:
@@ -399,8 +399,8 @@ class GuardedMemory:
         low, high = (pick(ends) for pick, ends in zip((min, max), zip(*map(bounds, arrays))))
         root = rootOf(arrays[0])
         start = low - root.ctypes.data if root.ctypes.data <= low else 0
-        buffer = np.full(high - low + 2 * PAGE, 0xFF, np.uint8)
-        skip = -buffer.ctypes.data % PAGE + start % PAGE
+        buffer = np.full(high - low + 2 * ALIGNMENT_BYTES, 0xFF, np.uint8)
+        skip = -buffer.ctypes.data % ALIGNMENT_BYTES + start % ALIGNMENT_BYTES
         memory = buffer[skip : skip + high - low]
         isOurs = np.zeros(high - low, bool)
         unit = int(np.gcd.reduce([n for x in arrays for n in (x.itemsize, x.ctypes.data - low)]))

@@ -22,8 +22,8 @@ from puregraph.train.objective import Objective
 if TYPE_CHECKING:
     from puregraph.core.protocols import AnyArray
 
-NOISE = 1e-4  # relative to the largest score: smaller differences are rounding errors
-ROUND = 16  # prompts are padded to a multiple of this, so that few lengths are compiled
+ROUNDING_TOLERANCE = 1e-4  # relative to the largest score: smaller differences are rounding errors
+PADDING_MULTIPLE = 16  # prompts are padded to a multiple of this, so that few lengths are compiled
 TRIAL = (5, 3)  # tokens of the two passes that check a graph
 
 
@@ -107,7 +107,7 @@ class CachedGraph:
         if isNext:
             last = self.run(np.array([text[-1:] for text in texts]), ends)[:, 0]
         else:
-            width = min(-(-int(ends.max() + 1) // ROUND) * ROUND, self.length)
+            width = min(-(-int(ends.max() + 1) // PADDING_MULTIPLE) * PADDING_MULTIPLE, self.length)
             ids = np.zeros((len(texts), width), np.int64)
             for row, text in enumerate(texts):
                 ids[row, : len(text)] = text
@@ -137,7 +137,7 @@ class CachedGraph:
             spans = [(low, high) for low, high in ((0, cut), (cut, count)) if low < high]
             parts = [self.run(ids[:, low:high], np.full(self.samples, low), False) for low, high in spans]
         y, z = (device.toHost(x).astype(np.float64) for x in (y, np.concatenate(parts, axis=1)))
-        return bool(np.abs(y - z).max(initial=0) <= NOISE * np.abs(y).max(initial=0))
+        return bool(np.abs(y - z).max(initial=0) <= ROUNDING_TOLERANCE * np.abs(y).max(initial=0))
 
 
 def isContinued(text: list[int], before: list[int]) -> bool:

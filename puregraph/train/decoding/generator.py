@@ -30,7 +30,8 @@ from puregraph.train.modes import inMode
 if TYPE_CHECKING:
     from puregraph.graph.module import Module
 
-ROOM = 64  # caches have a multiple of this many positions, so that prompts of similar lengths share a program
+# caches have a multiple of this many positions, so that prompts of similar lengths share a program
+CACHE_POSITIONS_MULTIPLE = 64
 
 OPTIONS = {  # of Generator and `generate`
     "temperature": NotNegative,
@@ -192,7 +193,7 @@ class Generator:
     def modelFor(self, texts: list[list[int]], tokens: int, samples: int) -> TextScores:
         """Return the scores of `samples` texts of these lengths."""
         window = NextToken(self.net, texts, tokens, self.length, self.compile)
-        longest = -(-(max(map(len, texts)) + tokens) // ROOM) * ROOM
+        longest = -(-(max(map(len, texts)) + tokens) // CACHE_POSITIONS_MULTIPLE) * CACHE_POSITIONS_MULTIPLE
         limit = self.length or min(positionsOf(window.objective.net), default=longest)
         key = samples, window.length, min(longest, limit)
         if key not in self.models:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from puregraph.core.protocols import AnyArray
     from puregraph.graph.graph import Graph
 
-NOISE = 1e-5  # relative to the largest score: smaller differences are rounding errors
+ROUNDING_TOLERANCE = 1e-5  # relative to the largest score: smaller differences are rounding errors
 
 
 class NextToken:
@@ -59,7 +59,7 @@ class NextToken:
         half, other = self.length // 2, window.copy()
         other[:, half:] = (other[:, half:] + 1) % self.vocabulary
         y, z = (device.toHost(self.passed(x))[:, :half].astype(np.float64) for x in (window, other))
-        if np.abs(y - z).max(initial=0) > NOISE * np.abs(y).max(initial=0):
+        if np.abs(y - z).max(initial=0) > ROUNDING_TOLERANCE * np.abs(y).max(initial=0):
             raise DataError(
                 f"generate: {self.objective.net.title()} is not causal: its scores at a position depend on the tokens "
                 "behind it; Attention(causal=True) and transformerBlock(..., causal=True) look at those before it alone"

@@ -9,8 +9,8 @@ import numpy as np
 from puregraph.core.errors import DataError
 
 METHODS = ("minmax", "percentile", "entropy")
-BINS = 2048  # of a histogram
-STRIDE = 16  # bins between two thresholds that are compared by entropy
+HISTOGRAM_BINS = 2048  # of a histogram
+THRESHOLD_STRIDE_BINS = 16  # bins between two thresholds that are compared by entropy
 LEAST_SCALE = float(np.finfo(np.float32).tiny) * 1024  # below it quotients overflow
 ENDS = {"uint8": (0, 255), "int8": (-128, 127)}
 
@@ -23,7 +23,7 @@ class ValueRange:
 
     def __init__(self, name: str):
         self.name, self.low, self.high = name, 0.0, 0.0  # a range has 0, which padding and ReLU need exact
-        self.counts = np.zeros(BINS)
+        self.counts = np.zeros(HISTOGRAM_BINS)
 
     def observe(self, x: Any) -> None:
         """Widen the limits.
@@ -44,19 +44,19 @@ class ValueRange:
         """Add values to the histogram: of magnitudes for "entropy", else between the limits."""
         limits = (0.0, max(-self.low, self.high)) if method == "entropy" else (self.low, self.high)
         if limits[0] < limits[1]:
-            self.counts += np.histogram(np.abs(x) if method == "entropy" else x, BINS, limits)[0]
+            self.counts += np.histogram(np.abs(x) if method == "entropy" else x, HISTOGRAM_BINS, limits)[0]
 
     def limits(self, method: str, percentile: float) -> tuple[float, float]:
         """The range that integers cover: all values, the middle `percentile` percent, or that of least divergence."""
         if method == "minmax" or not self.counts.any():
             return self.low, self.high
         if method == "percentile":
-            edges = np.linspace(self.low, self.high, BINS + 1)
+            edges = np.linspace(self.low, self.high, HISTOGRAM_BINS + 1)
             tail, shares = (1 - percentile / 100) / 2, np.cumsum(self.counts) / self.counts.sum()
             first = int(np.searchsorted(shares, tail, "right"))
-            last = min(int(np.searchsorted(shares, 1 - tail)), BINS - 1)
+            last = min(int(np.searchsorted(shares, 1 - tail)), HISTOGRAM_BINS - 1)
             return min(0.0, edges[first]), max(0.0, edges[last + 1])
-        most = max(-self.low, self.high) * threshold(self.counts, 128 if self.low < 0 else 256) / BINS
+        most = max(-self.low, self.high) * threshold(self.counts, 128 if self.low < 0 else 256) / HISTOGRAM_BINS
         return max(self.low, -most), min(self.high, most)
 
 
@@ -69,9 +69,9 @@ def threshold(counts: np.ndarray, levels: int) -> int:
     counts = counts.copy()
     counts[0] = counts[1]  # zeros are exact with any scale
     if not counts.any():
-        return BINS
+        return HISTOGRAM_BINS
     divergences = {}
-    for size in range(levels, BINS + 1, STRIDE):
+    for size in range(levels, HISTOGRAM_BINS + 1, THRESHOLD_STRIDE_BINS):
         kept = counts[:size]
         clipped = kept.copy()
         clipped[-1] += counts[size:].sum()
@@ -83,7 +83,7 @@ def threshold(counts: np.ndarray, levels: int) -> int:
         p, q = clipped / clipped.sum(), np.maximum(spread / spread.sum(), 1e-12)
         isIn = p > 0
         divergences[size] = float(np.sum(p[isIn] * np.log(p[isIn] / q[isIn])))
-    return min(divergences, key=lambda size: divergences[size]) if divergences else BINS
+    return min(divergences, key=lambda size: divergences[size]) if divergences else HISTOGRAM_BINS
 
 
 def scaleOf(limits: tuple[float, float], dtype: str) -> tuple[np.ndarray, np.ndarray]:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from puregraph.compile.trace.schedule import Schedule
 
 FLOAT, DOUBLE, BOOL = np.dtype(np.float32), np.dtype(np.float64), np.dtype(bool)
-NORM = 1e-6  # added to a norm before a division by it
+NORM_OFFSET = 1e-6  # added to a norm before a division by it
 GOES = Formula("halt == 0 or clear != 0")
 HALTS = Formula("where(clear != 0, 0, halt)")
 RUNS = Formula(f"where(goes, where(good + 1 < {UPDATES_PER_DOUBLING}, good + 1, 0), where(fails, 0, good))")
@@ -276,7 +276,7 @@ class Predication:
             if name == "shrink":
                 operands["clipNorm"] = self.number("clipNorm")
                 self.instead[scalar.number] = made = self.new(dtype, name=name)
-                results.append((Formula(f"minimum(1, clipNorm / (norm + {NORM}))"), made))
+                results.append((Formula(f"minimum(1, clipNorm / (norm + {NORM_OFFSET}))"), made))
 
     def choose(self, updateScalars: UpdateScalars, origin: CallOrigin) -> None:
         """Select the scalars by the number of skipped updates that the host has not read yet."""

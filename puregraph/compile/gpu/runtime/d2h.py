@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 MAX_PINNED_BYTES = 1 << 28  # most bytes of a pinned array; larger ones are copied synchronously
-UNIT = 64  # arrays start at multiples of this many bytes
+ALIGNMENT_BYTES = 64  # arrays start at multiples of this many bytes
 
 
 @PerDevice
@@ -62,7 +62,8 @@ class DeviceResults:
             carrier.wait_event(made)
         starts = {}
         for i, x in sources.items():
-            starts[i], self.nbytes = self.nbytes, self.nbytes + max(-(-x.nbytes // UNIT), 1) * UNIT
+            starts[i] = self.nbytes
+            self.nbytes += max(-(-x.nbytes // ALIGNMENT_BYTES), 1) * ALIGNMENT_BYTES
         if sources:
             pinned = cuda.alloc_pinned_memory(self.nbytes)  # goes back to CuPy's pool when no array refers to it
             buffer = np.frombuffer(pinned, np.uint8, self.nbytes)

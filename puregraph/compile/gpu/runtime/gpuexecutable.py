@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from puregraph.core.device import Array
     from puregraph.core.protocols import AnyArray
 
-POISON = 255  # fills memory after its last use: NaN as float, -1 as integer
+POISON_BYTE = 255  # fills memory after its last use: NaN as float, -1 as integer
 
 
 def fractionsCheck(value: Value) -> Call:
@@ -79,7 +79,7 @@ class GpuExecutable:
         self.sections: dict[int, Section] = {}  # by call number
         self.add(poison)
         if poison:
-            self.memory.arena[...] = POISON
+            self.memory.arena[...] = POISON_BYTE
 
     # Building ---------------------------------------------------------------------------------------------------------
 
@@ -264,4 +264,4 @@ def done(step: Bound) -> Callable[[], object]:
 def poisoned(address: int, size: int) -> None:
     """Fill memory with the poison byte."""
     cuda = sys.modules["cupy"].cuda
-    cuda.runtime.memsetAsync(address, POISON, size, cuda.get_current_stream().ptr)
+    cuda.runtime.memsetAsync(address, POISON_BYTE, size, cuda.get_current_stream().ptr)

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
 SAME_STREAM_BYTES = 1 << 17  # blocks of up to this many bytes need no separate stream
 SMALL_COPY_BYTES, SMALL_COPY_BLOCKS = 1 << 20, 8  # with up to this many bytes there are more blocks
-NUMBER = 8  # scalars start at multiples of this many bytes
-PAGE = 512  # inputs start at multiples of this many bytes
+SCALAR_ALIGNMENT_BYTES = 8  # scalars start at multiples of this many bytes
+INPUT_ALIGNMENT_BYTES = 512  # inputs start at multiples of this many bytes
 There = tuple[bool, ...]  # for each input, whether it is on the GPU or pinned
 
 
@@ -128,11 +128,12 @@ class DeviceInputs:
         self.offsets: dict[int, int] = {}
         end = 0
         for value in numbers:
-            self.offsets[value.number], end = end, end + -(-value.nbytes // NUMBER) * NUMBER
+            self.offsets[value.number] = end
+            end += -(-value.nbytes // SCALAR_ALIGNMENT_BYTES) * SCALAR_ALIGNMENT_BYTES
         self.host = np.zeros(end, np.uint8)
         self.inputs, self.bounds = list(inputs), list(dict.fromkeys(bounds))
         for value in inputs:
-            start = -(-end // PAGE) * PAGE
+            start = -(-end // INPUT_ALIGNMENT_BYTES) * INPUT_ALIGNMENT_BYTES
             self.offsets[value.number], end = start, start + value.nbytes
         self.size = max(end, 1)
         self.isLarge = end > SAME_STREAM_BYTES
@@ -265,7 +266,7 @@ class DeviceInputs:
             if isThere or not value.nbytes:
                 continue
             start = self.offsets[value.number]
-            if spans and start - sum(spans[-1]) < PAGE:
+            if spans and start - sum(spans[-1]) < INPUT_ALIGNMENT_BYTES:
                 start, spans[-1:] = spans[-1][0], []
             spans.append((start, self.offsets[value.number] + value.nbytes - start))
         return spans

@@ -21,8 +21,8 @@ from puregraph.ops.cuda.nests.kernelargs import KernelArgs
 from puregraph.ops.cuda.runtime.launch import THREADS, WARP, Launch, Scratch, blocksFor, stridesOf
 from puregraph.ops.cuda.runtime.preprocess import areFloats
 
-RUN = 4  # positions along the last axis that a thread computes where channels are contiguous
-BLOCKS = 132 * 8  # blocks that a large GPU runs at a time
+THREAD_POSITIONS = 4  # positions along the last axis that a thread computes where channels are contiguous
+CONCURRENT_BLOCKS = 132 * 8  # blocks that a large GPU runs at a time
 MIN_THREAD_POSITIONS = 64  # fewest positions for which a thread pays off
 
 
@@ -39,7 +39,7 @@ def data(dx: Any, grad: Any, W: Any, window: Any) -> list[Launch] | Any:
 def convolved(name: str, y: Any, x: Any, W: Any, window: Any, isBack: bool) -> list[Launch] | Any:
     """A sum over taps, and backward over the filters of a channel too: x is read, y is written."""
     several = W.shape[0] // (y if isBack else x).shape[1]
-    grid, rank, args = gridOf(y, *[x] * (several == 1), run=RUN), len(y.shape) - 2, KernelArgs()
+    grid, rank, args = gridOf(y, *[x] * (several == 1), run=THREAD_POSITIONS), len(y.shape) - 2, KernelArgs()
     if grid is None or not areFloats(x, y, W):
         return NotImplemented
     if not y.size:
@@ -108,7 +108,7 @@ def weight(dW: Any, grad: Any, x: Any, window: Any) -> list[Launch] | Any:
     isLast = abs(stridesOf(grad)[1]) < abs(stridesOf(grad)[-1])
     lanes = WARP if isLast else 1
     across = blocksFor(filters, lanes * pack)
-    parts = max(1, min(BLOCKS // (across * taps), count // (THREADS // lanes * MIN_THREAD_POSITIONS)))
+    parts = max(1, min(CONCURRENT_BLOCKS // (across * taps), count // (THREADS // lanes * MIN_THREAD_POSITIONS)))
     part = blocksFor(count, parts)
     parts = blocksFor(count, part)
     kind = wideType(dW, grad, x)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from puregraph.core.protocols import Strided
     from puregraph.ops.convolution.reference import Window
 
-EVEN = 8  # 16-bit elements that are loaded at once
+LOADED_ELEMENTS = 8  # 16-bit elements that are loaded at once
 
 
 class ConvOperand(NamedTuple):
@@ -177,10 +177,10 @@ def prepared(x: Strided, channels: int, groups: int, isPadded: bool = True) -> t
     """The operand in a layout that is read quickly, and the launches that copy it."""
     n, c, *positions = stridesOf(x)
     operand = ConvOperand(x.dtype.name, x, n, c, tuple(positions), channels)
-    isOdd = groups == 1 and channels % EVEN and isPadded
+    isOdd = groups == 1 and channels % LOADED_ELEMENTS and isPadded
     if sizeOf(operand.dtype) > 2 or not x.size or (c == 1 and not isOdd):
         return [], operand
-    return channelsLast(x, x.shape[0], channels + -channels % EVEN if isOdd else channels, groups)
+    return channelsLast(x, x.shape[0], channels + -channels % LOADED_ELEMENTS if isOdd else channels, groups)
 
 
 def preparedWeight(operand: ConvOperand, W: Strided, samples: int, channels: int) -> tuple[list[Launch], ConvOperand]:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from puregraph.core.protocols import AnyArray
 
-CHUNK = 4096  # elements that a block copies
+BLOCK_ELEMENTS = 4096  # elements that a block copies
 INDEX32_LIMIT = 2**31  # number of elements from which on a 32-bit index overflows
 FLOATS = ("float16", "bfloat16", "float32")
 
@@ -42,8 +42,8 @@ def transposed(xs: Sequence[AnyArray], ys: Sequence[Any]) -> list[Launch] | NotI
 
 def launch(read: str, made: str, members: Sequence[tuple[Any, Any, int, int]]) -> Launch:
     """The launch for weights of the same dtypes."""
-    table, blocks = chunked([x.size for x, *_ in members], members, CHUNK)
-    text = defined({"X": read, "Y": made, "CHUNK": CHUNK, "THREADS": THREADS}) + ROW + TRANSPOSE
+    table, blocks = chunked([x.size for x, *_ in members], members, BLOCK_ELEMENTS)
+    text = defined({"X": read, "Y": made, "CHUNK": BLOCK_ELEMENTS, "THREADS": THREADS}) + ROW + TRANSPOSE
     return Launch(
         "filters", text, "transpose", (("pointer", table), ("int", len(members))), (blocks, 1, 1), (THREADS, 1, 1)
     )

@@ -9,7 +9,7 @@ from puregraph.ops.cuda.nests.kernelargs import KernelArgs
 from puregraph.ops.cuda.runtime.launch import Launch, Scratch, blocksFor
 from puregraph.ops.cuda.runtime.preprocess import STORED
 
-SIDE = 32  # rows and columns of the tile that a block transposes
+TILE_SIDE = 32  # rows and columns of the tile that a block transposes
 DOWN = 8  # rows of threads in a block
 
 
@@ -30,7 +30,7 @@ def toNhwc(x: StridedOperand, samples: int, channels: int) -> tuple[Launch, Scra
     args.pointer("x", x.dtype, x.what)
     for name, size in (("positions", prod(positions)), ("wide", channels), ("n", x.shape[0]), ("c", x.shape[1])):
         args.number(name, size)
-    across, down = blocksFor(channels, SIDE), blocksFor(prod(positions), SIDE)
+    across, down = blocksFor(channels, TILE_SIDE), blocksFor(prod(positions), TILE_SIDE)
     args.number("across", across)
     args.number("down", down)
     n, c, *spatial = x.strides
@@ -43,7 +43,7 @@ def toNhwc(x: StridedOperand, samples: int, channels: int) -> tuple[Launch, Scra
     }
     source = args.struct + TRANSPOSE.format(T=STORED[x.dtype], arguments=args.arguments, made=args.made, **body)
     blocks = samples * across * down
-    return Launch("channels last", source, "toNhwc", tuple(args.slots), (blocks, 1, 1), (SIDE, DOWN, 1)), y
+    return Launch("channels last", source, "toNhwc", tuple(args.slots), (blocks, 1, 1), (TILE_SIDE, DOWN, 1)), y
 
 
 TRANSPOSE = """

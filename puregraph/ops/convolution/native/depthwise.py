@@ -10,7 +10,7 @@ from puregraph.ops.convolution.native.direct import SingleIteration, outputsOf, 
 from puregraph.ops.convolution.native.geometry import Geometry, forwardLine
 from puregraph.ops.convolution.native.registertiling import registers
 from puregraph.ops.convolution.native.slidingwindow import (
-    WIDEST,
+    MAX_UNROLLED_ROW_TAPS,
     ChannelVector,
     Lines,
     Tap,
@@ -31,10 +31,10 @@ from puregraph.ops.native.llvm.kernelcall import EpilogueSpec, KernelCall
 if TYPE_CHECKING:
     from puregraph.core.protocols import Strided
 
-GRAIN = 1 << 18  # fewest multiplications of a part
-PARTS = 16  # maximum number of parts that the rows are split into, in the weight gradient
+MIN_PART_MULTIPLICATIONS = 1 << 18  # fewest multiplications of a part
+MAX_ROW_PARTS = 16  # maximum number of parts that the rows are split into, in the weight gradient
 MIN_LOOPED_TAPS = 64  # taps in a row from which on a loop sums them one by one
-WRITTEN = 7  # maximum number of groups of tap rows that are unrolled in the weight gradient
+MAX_UNROLLED_GROUPS = 7  # maximum number of groups of tap rows that are unrolled in the weight gradient
 
 
 def packedSize(g: Geometry) -> int:
@@ -119,7 +119,7 @@ def partsOf(g: Geometry) -> int:
     """The number of parts that the rows are split into, each with its own partial sums."""
     lines = [forwardLine(axis) for axis in g.axes]
     rows = g.n * lines[0].count * lines[1].count
-    return max(1, min(rows, PARTS, g.n * g.outputPixels * g.c * g.taps // GRAIN))
+    return max(1, min(rows, MAX_ROW_PARTS, g.n * g.outputPixels * g.c * g.taps // MIN_PART_MULTIPLICATIONS))
 
 
 def weightGradient(
@@ -195,12 +195,12 @@ class DepthwiseWeightGrad:
         if len(wide.taps) > MIN_LOOPED_TAPS:
             self.oneByOne(c, lanes, live)
             return
-        parts = ceil(len(wide.taps) / WIDEST)
+        parts = ceil(len(wide.taps) / MAX_UNROLLED_ROW_TAPS)
         for part in range(parts):
             columns = wide.taps[part * len(wide.taps) // parts : (part + 1) * len(wide.taps) // parts]
             most = max(1, (registers(jit.lanes(SIZES[real]), real) - 6) // len(columns))
             count, stop = len(high.taps), 0
-            if ceil(count / most) > WRITTEN:
+            if ceil(count / most) > MAX_UNROLLED_GROUPS:
                 stop = count // most * most
                 with self.code.loop(0, stop, most, unroll=1) as j:
                     self.rows([j + i for i in range(most)], columns, c, lanes, live)

@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-GRAIN = 1 << 19  # fewest multiplications of a task, unless there is only one
+MIN_TASK_MULTIPLICATIONS = 1 << 19  # fewest multiplications of a task, unless there is only one
 MAX_DIRECT_TASKS = 64  # maximum number of tasks
 SIDES = 2  # parts that the images are split into, see `sidesOf`
-SHARED = 4  # maximum number of weights per element of the images for which images are split
-LONGEST = 64  # products up to which a loop is unrolled
+MAX_WEIGHTS_PER_ELEMENT = 4  # maximum number of weights per element of the images for which images are split
+MAX_UNROLLED_PRODUCTS = 64  # products up to which a loop is unrolled
 MIN_UNPADDED_CHANNELS = 8  # input channels below which inputs are copied with their padding
-LONG = 1024  # pixels of a row that is too long to copy
-CHAIN = 256  # products of an output from which on they are summed in several chains
+LONG_ROW_PIXELS = 1024  # pixels of a row that is too long to copy
+MAX_CHAIN_PRODUCTS = 256  # products of an output from which on they are summed in several chains
 SHORT = 256  # products that need no loop
 
 
@@ -84,7 +84,7 @@ class DirectConvolution(NamedTuple):
             self.inChannels < MIN_UNPADDED_CHANNELS
             and self.groups == 1
             and not isInside
-            and 0 < self.lines[2].count <= LONG
+            and 0 < self.lines[2].count <= LONG_ROW_PIXELS
         )
 
     def spans(self, chunk: int) -> int:
@@ -176,7 +176,7 @@ def directConvolution(
     tiles = ceil(of.lines[2].count / t.pixels)
     panels = of.groups * of.panels
     work = of.rows * of.lines[2].count * max(1, of.taps) * of.inChannels * of.outChannels * of.groups
-    wanted = max(1, min(MAX_DIRECT_TASKS, work // GRAIN))
+    wanted = max(1, min(MAX_DIRECT_TASKS, work // MIN_TASK_MULTIPLICATIONS))
     # weights that fit L2 are used for a few rows at a time; larger ones are read once, by few tasks
     together = panels if of.packed * SIZES[of.real] <= 1 << 19 else 1
     sweeps = ceil(panels / together)
@@ -220,7 +220,7 @@ def sidesOf(of: DirectConvolution) -> int:
     """The number of sides that the images are split into before the weights. With two, weights are read twice, but a
     thread keeps the same part of the images in its cache for all steps."""
     outChannels = of.rows * of.lines[2].count * (of.inChannels + of.outChannels) * of.groups
-    return SIDES if of.packed <= SHARED * outChannels and not of.isCopied else 1
+    return SIDES if of.packed <= MAX_WEIGHTS_PER_ELEMENT * outChannels and not of.isCopied else 1
 
 
 class DirectSplit(NamedTuple):
@@ -402,7 +402,7 @@ class DirectWriter:
     def isLong(self) -> bool:
         """True if each row of taps is summed separately: rounding errors grow with the root of the chain length."""
         rows = prod(len(line.taps) for line in self.of.lines[:2])
-        return rows > 1 and self.of.taps * self.tile.block >= CHAIN
+        return rows > 1 and self.of.taps * self.tile.block >= MAX_CHAIN_PRODUCTS
 
     def offsets(self, sums: list[list[IRVariable]]) -> Iterator[tuple[int, IRVariable]]:
         """The offset of each accumulator within its tile."""
@@ -451,7 +451,7 @@ class DirectWriter:
         size = len(run.pixels) * len(t.vectors)
         start, stop = (code.i64(k * block) for k in run.same) if run.same else (run.start * block, run.stop * block)
         length = (run.same[1] - run.same[0]) * block if run.same else 0
-        unroll = max(u for u in range(1, 9) if block % u == 0 and (u == 1 or u * size <= LONGEST))
+        unroll = max(u for u in range(1, 9) if block % u == 0 and (u == 1 or u * size <= MAX_UNROLLED_PRODUCTS))
         if 0 < length * size <= SHORT:
             unroll = length
         with code.loop(start, stop, unroll, unroll=1) if unroll != length else SingleIteration(code, start) as j:

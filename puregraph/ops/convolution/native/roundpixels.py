@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from puregraph.ops.convolution.native.geometry import Geometry
 
 FEWEST = 16  # input channels from which on rounding pays off
-GRAIN = 1 << 15  # elements of a task
+TASK_ELEMENTS = 1 << 15  # elements of a task
 
 
 def isRounded(g: Geometry, isData: bool) -> bool:
@@ -26,7 +26,7 @@ def isRounded(g: Geometry, isData: bool) -> bool:
 def roundPixels(x: Any, pixels: int, channels: int, xPixel: int, to: Strided) -> KernelCall:
     """to[pixel, i] = the pair of channels 2 i and 2 i + 1 of x, whose pixels are `xPixel` elements apart."""
     lanes = jit.lanes(4)
-    chunk = max(1, GRAIN // channels)
+    chunk = max(1, TASK_ELEMENTS // channels)
 
     def write(code: IRBuilder) -> None:
         source, goal = code.pointer("x", "f32"), code.pointer("pairs", "i32")

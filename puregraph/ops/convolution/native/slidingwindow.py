@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 
 Lines = tuple[AxisMap, AxisMap, AxisMap]
-GRAIN = 1 << 17  # elements of a task
+TASK_ELEMENTS = 1 << 17  # elements of a task
 MAX_SLIDING_TASKS = 64  # maximum number of tasks
-WRITTEN = 25  # taps up to which a window is unrolled; larger ones loop over rows of taps
-WIDEST = 12  # taps of a row up to which it is unrolled; with more, a tile has one pixel
+MAX_UNROLLED_TAPS = 25  # taps up to which a window is unrolled; larger ones loop over rows of taps
+MAX_UNROLLED_ROW_TAPS = 12  # taps of a row up to which it is unrolled; with more, a tile has one pixel
 MAX_UNROLLED_PHASES = 16  # phases up to which each has code of its own
 
 
@@ -113,7 +113,7 @@ def phaseGroups(lines: Sequence[AxisMap]) -> list[PhaseGroup]:
 def taskCount(n: int, channels: int, phases: list[Lines]) -> int:
     """The number of tasks, each with some rows of every phase."""
     elements = sum(prod(line.count * max(1, len(line.taps)) for line in lines) for lines in phases)
-    return max(1, min(n * prod(planeOf(phases)), MAX_SLIDING_TASKS, n * channels * elements // GRAIN))
+    return max(1, min(n * prod(planeOf(phases)), MAX_SLIDING_TASKS, n * channels * elements // TASK_ELEMENTS))
 
 
 def planeOf(phases: list[Lines]) -> tuple[int, int]:
@@ -195,7 +195,7 @@ class OutputRow:
 
     def write(self) -> None:
         code, wide = self.code, self.lines[2]
-        if len(wide.taps) > WIDEST:
+        if len(wide.taps) > MAX_UNROLLED_ROW_TAPS:
             with code.loop(0, wide.count, unroll=1) as a:
                 self.tile(None, 1, a, tapBounds(code, wide, a))
             return
@@ -224,7 +224,7 @@ class OutputRow:
         if not all(line.taps for line in self.lines):
             return  # inputs that no window reads
         with ExitStack() as stack:
-            if kind and len(deep.taps) * len(high.taps) * len(wide.taps) <= WRITTEN:
+            if kind and len(deep.taps) * len(high.taps) * len(wide.taps) <= MAX_UNROLLED_TAPS:
                 for i, j in product(range(len(deep.taps)), range(len(high.taps))):
                     d, h = self.starts[0] + i * deep.step, self.starts[1] + j * high.step
                     with inside(code, (deep, i, d), (high, j, h)):

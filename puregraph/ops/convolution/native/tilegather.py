@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from puregraph.ops.convolution.native.winogradmath import POSITIONS, SIZE, TILE, both, outputsBack
+from puregraph.ops.convolution.native.winogradmath import POSITIONS, TILE, TILE_OUTPUTS, both, outputsBack
 from puregraph.ops.native.llvm import jit
 from puregraph.ops.native.llvm.instructions import IRPointer, IRType, IRValue
 from puregraph.ops.native.llvm.irbuilder import IRBuilder
 
-APART = 16  # elements of padding between positions, so that positions do not share cache sets
+PADDING_ELEMENTS = 16  # elements of padding between positions, so that positions do not share cache sets
 
 
 class TileScratch:
@@ -17,7 +17,7 @@ class TileScratch:
 
     def __init__(self, code: IRBuilder, tiles: int, channels: int):
         self.code, self.channels = code, channels
-        self.pitch = tiles * channels + APART
+        self.pitch = tiles * channels + PADDING_ELEMENTS
         self.memory = code.scratch("f32", POSITIONS * self.pitch)
 
     def at(self, position: IRValue | int, tile: IRValue, channel: IRValue | int) -> IRValue:
@@ -33,8 +33,8 @@ class TileScratch:
 class TileReader:
     """Writes the code that transforms a tile of each channel; elements outside the image are zero.
 
-    `of` transforms TILE or, for gradients of outputs, SIZE elements; `high` and `wide` are the length and the padding
-    before of an axis.
+    `of` transforms TILE or, for gradients of outputs, TILE_OUTPUTS elements; `high` and `wide` are the length and the
+    padding before of an axis.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class TileReader:
         of: Any,
     ):
         self.code, self.x, self.pixel, self.channels, self.of = code, x, pixel, channels, of
-        self.high, self.wide, self.size = high, wide, SIZE if of is outputsBack else TILE
+        self.high, self.wide, self.size = high, wide, TILE_OUTPUTS if of is outputsBack else TILE
         self.lanes = next(lanes for lanes in (jit.lanes(4), 8, 4) if channels % lanes == 0)
         self.zeros = code.scratch("f32", channels)
         self.addresses = code.scratch("ptr", self.size * self.size)
@@ -60,7 +60,7 @@ class TileReader:
     ) -> None:
         """Transform the tile in row h and column w of a sample, the channels from `channel` on."""
         code, size = self.code, self.size
-        a, b = h * SIZE - self.high[1], w * SIZE - self.wide[1]
+        a, b = h * TILE_OUTPUTS - self.high[1], w * TILE_OUTPUTS - self.wide[1]
         isInside = (a >= 0) & (a + size <= self.high[0]) & (b >= 0) & (b + size <= self.wide[0])
         start = ((n * self.high[0] + a) * self.wide[0] + b) * self.pixel + channel
         with code.when(isInside):

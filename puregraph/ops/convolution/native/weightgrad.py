@@ -32,12 +32,12 @@ if TYPE_CHECKING:
     from puregraph.core.protocols import Strided
     from puregraph.ops.ir.value import Value
 
-GRAIN = 1 << 20  # fewest multiplications of a task
+MIN_TASK_MULTIPLICATIONS = 1 << 20  # fewest multiplications of a task
 MAX_GRADIENT_TASKS = 16  # the samples are split into parts until there are this many tasks
 MIN_UNCOPIED_CHANNELS = 8  # input channels below which strips are copied
 STRIP_BYTES = 24 << 10  # bytes of x and grad that a tile reads from one strip
-KEPT = 160 << 10  # bytes of sums that a task keeps
-WRITTEN = 8  # maximum number of parts of a row of taps that are unrolled; more of them take a loop
+KEPT_SUMS_BYTES = 160 << 10  # bytes of sums that a task keeps
+MAX_UNROLLED_PARTS = 8  # maximum number of parts of a row of taps that are unrolled; more of them take a loop
 
 
 class WeightGradSplit(NamedTuple):
@@ -96,9 +96,9 @@ class WeightGradSpec(NamedTuple):
         tileBytes = size * sum(vectors) * (self.taps * rows)
         tiles = 1 if self.isFew else ceil(self.inChannels / rows)
         panels = self.groups * ceil(self.outChannels / sum(vectors))
-        together = max(1, min(tiles, KEPT // tileBytes, ceil(tiles * panels / MAX_GRADIENT_TASKS)))
+        together = max(1, min(tiles, KEPT_SUMS_BYTES // tileBytes, ceil(tiles * panels / MAX_GRADIENT_TASKS)))
         across = 1
-        if self.groups == 1 and tileBytes * tiles * panels <= KEPT:
+        if self.groups == 1 and tileBytes * tiles * panels <= KEPT_SUMS_BYTES:
             across, together = panels, tiles
         tasks = ceil(panels / across) * ceil(tiles / together)
         work = (
@@ -109,7 +109,7 @@ class WeightGradSpec(NamedTuple):
             * self.outChannels
             * self.groups
         )
-        parts = max(1, min(strips, ceil(MAX_GRADIENT_TASKS / tasks), work // GRAIN // tasks))
+        parts = max(1, min(strips, ceil(MAX_GRADIENT_TASKS / tasks), work // MIN_TASK_MULTIPLICATIONS // tasks))
         return WeightGradSplit(vectors, rows, together, across, planes, tall, parts)
 
     def chunks(self, limit: int) -> list[int]:
@@ -425,7 +425,7 @@ class TapRowTiles(WeightGradWriter):
         """The parts of a row of taps, each as a loop over the first elements of parts of one size, and this size."""
         code, rows = self.code, self.plan.rows
         count = ceil(run / rows)
-        if count <= WRITTEN:
+        if count <= MAX_UNROLLED_PARTS:
             for chunk in range(count):
                 begin, end = run * chunk // count, run * (chunk + 1) // count
                 yield SingleIteration(code, code.i64(begin)), end - begin

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from puregraph.ops.convolution.native.filtertaps import FilterTaps, overFilters
 from puregraph.ops.convolution.native.geometry import ConvolutionAxis, Geometry
 from puregraph.ops.convolution.native.registertiling import registers, vectorsOf
-from puregraph.ops.convolution.native.tilegather import APART, TileReader, TileScratch
-from puregraph.ops.convolution.native.winogradmath import POSITIONS, SIZE, TILE, both, inputs, outputs, weights
+from puregraph.ops.convolution.native.tilegather import PADDING_ELEMENTS, TileReader, TileScratch
+from puregraph.ops.convolution.native.winogradmath import POSITIONS, TILE, TILE_OUTPUTS, both, inputs, outputs, weights
 from puregraph.ops.native.llvm import jit
 from puregraph.ops.native.llvm.instructions import IRPointer, IRType, IRValue, IRVariable
 from puregraph.ops.native.llvm.irbuilder import IRBuilder
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
 L2_INPUT_BYTES = 540 << 10  # bytes of transformed inputs that stay in L2
 MAX_WINOGRAD_TASKS = 64  # maximum number of tasks
-UNIT = 16  # filters that are packed together
+PACKED_FILTERS = 16  # filters that are packed together
 PACKING = 30  # cycles of a vector unit to transform a filter
 READING = 30  # cycles to load a transformed filter from memory
 FLOW = 6  # bytes that memory delivers in a cycle
 MIN_PANEL_TASKS = 16  # with fewer tasks, the panels of a task are distributed over several
-NEARLY = 1.08  # a split that is compiled already is taken up to this factor of the fewest cycles
-CHAIN = 16  # products that are added sequentially
-CHAINS = 4  # chains whose sums are added sequentially
+COMPILED_CYCLES_RATIO = 1.08  # a split that is compiled already is taken up to this factor of the fewest cycles
+CHAIN_PRODUCTS = 16  # products that are added sequentially
+SEQUENTIAL_CHAINS = 4  # chains whose sums are added sequentially
 LARGE, HEAVY = (
     8 << 20,
     24 << 20,
@@ -64,7 +64,7 @@ class WinogradSplit(NamedTuple):
     @property
     def grid(self) -> tuple[int, int]:
         """Tiles of an image, on each axis."""
-        return ceil(self.high[1] / SIZE), ceil(self.wide[1] / SIZE)
+        return ceil(self.high[1] / TILE_OUTPUTS), ceil(self.wide[1] / TILE_OUTPUTS)
 
     @property
     def tiles(self) -> int:
@@ -94,7 +94,7 @@ class WinogradSplit(NamedTuple):
     @property
     def pitch(self) -> int:
         """Elements between the positions of a panel, padded so that positions differ in cache sets."""
-        return self.inChannels * self.width + APART
+        return self.inChannels * self.width + PADDING_ELEMENTS
 
 
 def planOf(
@@ -117,7 +117,7 @@ def splits(
 ) -> list[CostedSplit]:
     """All splits for a CPU with vectors of `lanes`, the fastest first."""
     most = registers(lanes)
-    tiles = n * ceil(high[1] / SIZE) * ceil(wide[1] / SIZE)
+    tiles = n * ceil(high[1] / TILE_OUTPUTS) * ceil(wide[1] / TILE_OUTPUTS)
     isFar = POSITIONS * inChannels * outChannels * 4 > L2_INPUT_BYTES
     results = []
     for panels in range(1, ceil(outChannels / lanes) + 1):
@@ -138,7 +138,7 @@ def splits(
 def compiledSplit(plan: WinogradSplit, isCompiled: Callable[[WinogradSplit], bool]) -> WinogradSplit:
     """The plan, or a nearly as fast split into the same panels that is compiled already; sums have the same bits."""
     options = splits(jit.lanes(4), *plan[:5])
-    near = [s for cost, s in options if s.vectors == plan.vectors and cost <= NEARLY * options[0].cost]
+    near = [s for cost, s in options if s.vectors == plan.vectors and cost <= COMPILED_CYCLES_RATIO * options[0].cost]
     return next((s for s in near if isCompiled(s)), plan)
 
 
@@ -200,7 +200,8 @@ def pack(
     """
     inChannels, outChannels = plan.inChannels, plan.outChannels
     filters = FilterTaps(outChannels if isTransposed else inChannels, 9, isTransposed)
-    share = ceil(ceil(inChannels / max(1, min(inChannels, MAX_WINOGRAD_TASKS // plan.panels))) / UNIT) * UNIT
+    most = max(1, min(inChannels, MAX_WINOGRAD_TASKS // plan.panels))
+    share = ceil(ceil(inChannels / most) / PACKED_FILTERS) * PACKED_FILTERS
     shares, panels = ceil(inChannels / share), plan.panelsOf(chunk)
 
     def write(code: IRBuilder) -> None:
@@ -302,7 +303,7 @@ class WinogradWriter:
         if run == plan.inChannels:
             self.put(self.summed(v, b, code.i64(0), run), m)
             return
-        block = gcd(plan.inChannels, CHAINS * run)
+        block = gcd(plan.inChannels, SEQUENTIAL_CHAINS * run)
         with code.loop(0, plan.inChannels, block, unroll=1) as head:
             with code.loop(head, head + block, run, unroll=1) as start:
                 sums = self.summed(v, b, start, run)
@@ -357,9 +358,9 @@ class WinogradWriter:
                 for i, row in enumerate(both(code, outputs, square)):
                     for j, value in enumerate(row):
                         with ExitStack() as stack:
-                            a, b = h * SIZE + i, w * SIZE + j
+                            a, b = h * TILE_OUTPUTS + i, w * TILE_OUTPUTS + j
                             for at, count, k in ((a, high, i), (b, wide, j)):
-                                if count % SIZE and k >= count % SIZE:
+                                if count % TILE_OUTPUTS and k >= count % TILE_OUTPUTS:
                                     stack.enter_context(code.when(at < count))
                             self.epilogue.put(code, (n * high + a) * wide + b, column + start, value, mask)
 
@@ -369,7 +370,7 @@ def chainOf(inChannels: int) -> int:
 
     The transforms enlarge the rounding errors of these sums, which grow with the root of the length of a chain.
     """
-    return gcd(inChannels, CHAIN if inChannels <= CHAIN * CHAIN else 2 * CHAIN)
+    return gcd(inChannels, CHAIN_PRODUCTS if inChannels <= CHAIN_PRODUCTS * CHAIN_PRODUCTS else 2 * CHAIN_PRODUCTS)
 
 
 def vectorLoops(code: IRBuilder, vectors: tuple[int, ...]) -> Iterator[tuple[Any, int]]:

@@ -19,7 +19,7 @@ from typing import Any
 from puregraph.ops.native.llvm.instructions import IRValue
 from puregraph.ops.native.llvm.irbuilder import IRBuilder
 
-SIZE = 4  # outputs of a tile, on each axis
+TILE_OUTPUTS = 4  # outputs of a tile, on each axis
 TILE = 6  # inputs of a tile, on each axis
 POSITIONS = TILE * TILE
 A = 0.6875  # the points are 0, A, -A, B, -B and infinity

@@ -15,7 +15,15 @@ from puregraph.ops.convolution.native.registertiling import registers
 from puregraph.ops.convolution.native.tilegather import TileReader, TileScratch
 from puregraph.ops.convolution.native.weightgrad import addParts
 from puregraph.ops.convolution.native.winograd import isSupported
-from puregraph.ops.convolution.native.winogradmath import POSITIONS, SIZE, TILE, both, inputs, outputsBack, weightsBack
+from puregraph.ops.convolution.native.winogradmath import (
+    POSITIONS,
+    TILE,
+    TILE_OUTPUTS,
+    both,
+    inputs,
+    outputsBack,
+    weightsBack,
+)
 from puregraph.ops.native.llvm import jit
 from puregraph.ops.native.llvm.instructions import IRType, IRValue
 from puregraph.ops.native.llvm.irbuilder import IRBuilder
@@ -26,16 +34,16 @@ if TYPE_CHECKING:
     from puregraph.core.protocols import Strided
 
 MAX_SPLIT_TASKS = 16  # tasks beyond which the tiles are not split
-TILES = 28  # tiles that are transformed at a time
-WIDEST = 64  # maximum number of input channels of a task
-TAPS = 9
+TRANSFORMED_TILES = 28  # tiles that are transformed at a time
+MAX_TASK_CHANNELS = 64  # maximum number of input channels of a task
+FILTER_TAPS = 9
 
 
 def isFaster(g: Geometry) -> bool:
     """True if this is supported and faster than direct sums: if there are enough tiles."""
     n, high, wide = tilesOf(g)
-    waste = high * wide * SIZE**2 / max(1, g.axes[1].count * g.axes[2].count)
-    return isSupported(g) and n * high * wide >= TILES and waste < 2
+    waste = high * wide * TILE_OUTPUTS**2 / max(1, g.axes[1].count * g.axes[2].count)
+    return isSupported(g) and n * high * wide >= TRANSFORMED_TILES and waste < 2
 
 
 class WinogradWeightSplit(NamedTuple):
@@ -49,7 +57,7 @@ class WinogradWeightSplit(NamedTuple):
 
 def tilesOf(g: Geometry) -> tuple[int, int, int]:
     """Samples, and tiles on each axis."""
-    return g.n, ceil(g.axes[1].count / SIZE), ceil(g.axes[2].count / SIZE)
+    return g.n, ceil(g.axes[1].count / TILE_OUTPUTS), ceil(g.axes[2].count / TILE_OUTPUTS)
 
 
 def planOf(g: Geometry) -> WinogradWeightSplit:
@@ -57,18 +65,18 @@ def planOf(g: Geometry) -> WinogradWeightSplit:
     lanes = jit.lanes(4)
     most = registers(lanes)
     vectors = next(v for v in (2, 3, 1) if g.o % (v * lanes) == 0)
-    block = max(b for b in range(lanes, WIDEST + 1, lanes) if g.c % b == 0)
+    block = max(b for b in range(lanes, MAX_TASK_CHANNELS + 1, lanes) if g.c % b == 0)
     rows = max(r for r in range(1, 17) if block % r == 0 and r * vectors + vectors < most)
     n, high, wide = tilesOf(g)
     tasks = g.c // block * (g.o // (vectors * lanes))
-    parts = max(1, min(MAX_SPLIT_TASKS // tasks, n * high * wide // TILES))
+    parts = max(1, min(MAX_SPLIT_TASKS // tasks, n * high * wide // TRANSFORMED_TILES))
     return WinogradWeightSplit(block, vectors * lanes, rows, parts)
 
 
 def weightWorkspace(g: Geometry) -> int:
     """Elements of workspace for the partial sums of the gradient."""
     parts = planOf(g).parts
-    return 0 if parts == 1 else parts * g.o * g.c * TAPS
+    return 0 if parts == 1 else parts * g.o * g.c * FILTER_TAPS
 
 
 def weightGradient(
@@ -92,7 +100,7 @@ def weightGradient(
     key = f"winograddw {g._replace(n=0)} {plan._replace(parts=0)} {isSplit} {gradPixel} {xPixel}"
     calls = [KernelCall(f"conv dW {g.text}", key, write, slots, tasks)]
     if isSplit:
-        calls.append(addParts(f"sum dW {g.text}", workspace, dW, g.o * g.c * TAPS, plan.parts))
+        calls.append(addParts(f"sum dW {g.text}", workspace, dW, g.o * g.c * FILTER_TAPS, plan.parts))
     return calls
 
 
@@ -111,9 +119,10 @@ class WinogradWeightWriter:
         blocks = g.c // plan.block
         part, task = code.task % parts, code.task // parts
         c, o = task % blocks * plan.block, task // blocks * plan.width
-        self.v, self.m = TileScratch(code, TILES, plan.block), TileScratch(code, TILES, plan.width)
+        self.v = TileScratch(code, TRANSFORMED_TILES, plan.block)
+        self.m = TileScratch(code, TRANSFORMED_TILES, plan.width)
         self.sums = TileScratch(code, plan.block, plan.width)
-        self.filters = code.scratch("f32", TAPS * self.lanes * self.lanes)
+        self.filters = code.scratch("f32", FILTER_TAPS * self.lanes * self.lanes)
         reader = TileReader(
             code, x, self.xPixel, plan.block, (high.length, high.before), (wide.length, wide.before), inputs
         )
@@ -122,8 +131,8 @@ class WinogradWeightWriter:
             self.sums.memory.store(i, code.constant(0, IRType("f32", self.lanes)))
         _, rows, columns = tilesOf(g)
         last = (part + 1) * tiles // parts
-        with code.loop(part * tiles // parts, last, TILES, unroll=1) as begin:
-            count = code.min(last - begin, TILES)
+        with code.loop(part * tiles // parts, last, TRANSFORMED_TILES, unroll=1) as begin:
+            count = code.min(last - begin, TRANSFORMED_TILES)
             with code.loop(0, count, unroll=1) as i:
                 tile = begin + i
                 where = tile // (rows * columns), tile // columns % rows, tile % columns
@@ -131,10 +140,10 @@ class WinogradWeightWriter:
                 back.tile(*where, self.m, i, o)
             with code.loop(0, POSITIONS, unroll=1) as position, code.loop(0, plan.block, plan.rows, unroll=1) as row:
                 self.product(position, row, count)
-        to = to.at(part * (g.o * g.c * TAPS)) if plan.parts > 1 else to
+        to = to.at(part * (g.o * g.c * FILTER_TAPS)) if plan.parts > 1 else to
         with code.loop(0, plan.block, self.lanes, unroll=1) as i:
             for start in self.starts:
-                self.writeGradient(i, start, to.at(((o + start) * g.c + c + i) * TAPS))
+                self.writeGradient(i, start, to.at(((o + start) * g.c + c + i) * FILTER_TAPS))
 
     def product(self, position: IRValue, row: IRValue, count: IRValue) -> None:
         """Add the products of some tiles at one position to the accumulators of some input channels."""
@@ -163,8 +172,8 @@ class WinogradWeightWriter:
             square = [[self.sums.load(a * TILE + b, row + i, start, lanes) for b in range(TILE)] for a in range(TILE)]
             for a, values in enumerate(both(code, weightsBack, square)):
                 for b, value in enumerate(values):
-                    self.filters.store((i * TAPS + a * 3 + b) * lanes, value)
-        with code.loop(0, TAPS * lanes, lanes, unroll=1) as i:
+                    self.filters.store((i * FILTER_TAPS + a * 3 + b) * lanes, value)
+        with code.loop(0, FILTER_TAPS * lanes, lanes, unroll=1) as i:
             columns = transposed(code, [self.filters.load((i + k) * lanes, lanes) for k in range(lanes)])
             for k, value in enumerate(columns):
-                to.store(i + k * (g.c * TAPS), value)
+                to.store(i + k * (g.c * FILTER_TAPS), value)

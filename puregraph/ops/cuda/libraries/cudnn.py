@@ -65,7 +65,7 @@ class Tensor(NamedTuple):
         return f"{text}[{','.join(map(str, self.strides))}]"
 
 
-ALIGNED = 16  # bytes: of the addresses that plans are made for
+PLAN_ALIGNMENT_BYTES = 16  # bytes: of the addresses that plans are made for
 
 
 class CudnnPlan(NamedTuple):
@@ -422,7 +422,7 @@ def tensor(x: Any, lay: Callable[[Sequence[int]], tuple[int, ...]] = channelsLas
 def areAligned(*arrays: Strided) -> bool:
     """True if arrays, or Values that become arrays, start at the alignment that plans require."""
     starts = [getattr(getattr(x, "value", x), "offset", 0) for x in arrays if x is not None]
-    return not any(start % ALIGNED for start in starts)
+    return not any(start % PLAN_ALIGNMENT_BYTES for start in starts)
 
 
 def isPlain(x: Strided) -> bool:

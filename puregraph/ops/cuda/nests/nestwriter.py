@@ -40,7 +40,7 @@ HOWS = {"sum": "Sum", "prod": "Product", "max": "Max", "min": "Min"}
 STARTS = {"sum": "0", "prod": "1", "max": "-INFINITY", "min": "INFINITY"}
 MAX_THREAD_ELEMENTS = 8  # elements that a thread loads at a time, at most
 INT_POSITIONS = 1 << 30  # positions below this are counted by an int
-EXACT = 1 << 24  # integers up to this are exact in float32
+MAX_EXACT = 1 << 24  # integers up to this are exact in float32
 
 
 def canonical(nest: LoopNest) -> LoopNest:
@@ -97,7 +97,7 @@ def alongAxis(shape: ReducedNest, axis: int, indices: Mapping[int, str], kind: s
     one conversion serves several elements: a GPU converts a quarter as many integers a second as it adds floats."""
     if axis != shape.inner:
         return indices[axis]
-    return f"({kind})({indices[axis]}) + u" if shape.nest.space[axis] <= EXACT else f"{indices[axis]} + u"
+    return f"({kind})({indices[axis]}) + u" if shape.nest.space[axis] <= MAX_EXACT else f"{indices[axis]} + u"
 
 
 class NestWriter:

@@ -21,7 +21,7 @@ from puregraph.ops.formula.loopnest import LoopNest, ReducedNest, saved
 SHORT_ROW_THREADS = 128  # threads of a block, if a row takes at most a warp
 LANES = (1, 2, 4, 8, 16, *range(WARP, 1025, WARP))  # threads that may compute a row together
 LONG_ROW_THREADS = 512  # threads for a row that does not fit in registers
-BUSY = 132 * 1024  # threads that occupy a large GPU
+BUSY_THREADS = 132 * 1024  # threads that occupy a large GPU
 MIN_SHARED_BYTES = 48 << 10  # bytes of shared memory that any kernel may use
 
 
@@ -63,7 +63,7 @@ def rowSplit(nest: LoopNest, axes: frozenset[int]) -> RowSplit:
             fitting = []
             for lanes, room in rooms.items():
                 held = -(-length // (lanes * many)) * many
-                isWide = lanes >= WARP and (shape.beside or rows * lanes >= BUSY or lanes >= 256)
+                isWide = lanes >= WARP and (shape.beside or rows * lanes >= BUSY_THREADS or lanes >= 256)
                 if held * weight <= room and (held <= many or isWide):
                     fitting.append((lanes * held, lanes, held))  # the smallest product wastes the fewest elements
             if fitting:

@@ -18,7 +18,7 @@ from puregraph.ops.formula.loopnest import LoopNest, ReducedNest
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-SIDE = 32  # rows and columns of a tile
+TILE_SIDE = 32  # rows and columns of a tile
 THREAD_ROWS = 8  # rows of threads of a block
 MIN_TILED_LENGTH = 8  # fewest elements along each of the two axes for which tiles pay off
 MAX_TRANSPOSED_ARRAYS = 5  # maximum number of transposed arrays: each has a tile in shared memory
@@ -63,14 +63,14 @@ class TransposeWriter(NestWriter):
     def write(self) -> Launch:
         nest, inner, axis = self.nest, self.shape.inner, self.axis
         others = [a for a in range(inner) if a != axis]
-        across, down = (-(-nest.space[a] // SIDE) for a in (inner, axis))
+        across, down = (-(-nest.space[a] // TILE_SIDE) for a in (inner, axis))
         for n in (*self.loads, *self.stores):
-            self.line(f"__shared__ {self.T} t_{n}[{SIDE}][{SIDE + 1}];")
+            self.line(f"__shared__ {self.T} t_{n}[{TILE_SIDE}][{TILE_SIDE + 1}];")
         self.fixed(nest.stores, {})
         tiles = self.number("tiles", across * down)
         self.line(f"const {self.I} other = blockIdx.x / {tiles}, tile = blockIdx.x - other * {tiles};")
         self.line(f"const {self.I} row = tile / {self.number('across', across)};")
-        self.line(f"const {self.I} top = row * {SIDE}, left = (tile - row * across) * {SIDE};")
+        self.line(f"const {self.I} top = row * {TILE_SIDE}, left = (tile - row * across) * {TILE_SIDE};")
         self.outer = self.unravel("other", others)
         if self.loads:
             with self.transposed():
@@ -78,7 +78,7 @@ class TransposeWriter(NestWriter):
                     self.line(f"t_{n}[y][threadIdx.x] = load(l_{n}, {self.offset(f'l_{n}', self.here)});")
             self.line("__syncthreads();")
         self.here = {**self.outer, axis: "p", inner: "q"}
-        with self.block(f"for (int y = threadIdx.y; y < {SIDE}; y += {THREAD_ROWS})"):
+        with self.block(f"for (int y = threadIdx.y; y < {TILE_SIDE}; y += {THREAD_ROWS})"):
             self.line(f"const {self.I} p = top + y, q = left + threadIdx.x;")
             with self.inside():
                 kept = {n: f"t_{n}[threadIdx.x][y]" for n in self.loads}
@@ -88,13 +88,13 @@ class TransposeWriter(NestWriter):
             with self.transposed():
                 for n in self.stores:
                     self.line(f"store(s_{n}, {self.offset(f's_{n}', self.here)}, t_{n}[y][threadIdx.x]);")
-        return self.launch("tiles", across * down * prod(nest.space[a] for a in others), (SIDE, THREAD_ROWS, 1))
+        return self.launch("tiles", across * down * prod(nest.space[a] for a in others), (TILE_SIDE, THREAD_ROWS, 1))
 
     @contextmanager
     def transposed(self) -> Iterator[None]:
         """The positions of a tile, neighbouring threads along the other axis."""
         self.here = {**self.outer, self.axis: "p", self.shape.inner: "q"}
-        with self.block(f"for (int y = threadIdx.y; y < {SIDE}; y += {THREAD_ROWS})"):
+        with self.block(f"for (int y = threadIdx.y; y < {TILE_SIDE}; y += {THREAD_ROWS})"):
             self.line(f"const {self.I} p = top + threadIdx.x, q = left + y;")
             with self.inside():
                 yield

@@ -15,7 +15,7 @@ from puregraph.core.storage import diskcache
 from puregraph.ops.cuda.libraries.paths import load
 from puregraph.ops.cuda.runtime.preprocess import digest, read
 
-FORMAT = 1  # version of the stored files; a change invalidates every stored cubin
+FORMAT_VERSION = 1  # version of the stored files; a change invalidates every stored cubin
 OPTIONS = ("--std=c++17", "-default-device", "--ptxas-options=-v", "--diag-suppress=177")
 ROUNDED = "// Rounded as written: no product is added before it is rounded.\n"  # first line of texts without fma
 ASWRITTEN = "--fmad=false"
@@ -90,7 +90,7 @@ def cubin(source: str, arch: str) -> Cubin:
     """
     known = KNOWN.get((source, arch))
     if known is None:
-        name = digest("cubin", FORMAT, version(), arch, optionsFor(source), read("common.h"), source)
+        name = digest("cubin", FORMAT_VERSION, version(), arch, optionsFor(source), read("common.h"), source)
         with LOCKS.setdefault(name, threading.Lock()):
             known = KNOWN.get((source, arch))
             if known is None:

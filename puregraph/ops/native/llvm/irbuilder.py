@@ -32,7 +32,7 @@ from puregraph.ops.native.llvm.instructions import (
     Number,
 )
 
-LINE = 64  # bytes that blocks of scratch memory are aligned to
+SCRATCH_ALIGNMENT_BYTES = 64  # bytes that blocks of scratch memory are aligned to
 
 
 class IRBuilder(Instructions):
@@ -75,7 +75,7 @@ class IRBuilder(Instructions):
         """Scratch memory of this thread for `count` elements; its content does not outlive the task."""
         start, size = self.scratchBytes, count * SIZES[kind]
         self.blocks.append((start, size))
-        self.scratchBytes += -(-size // LINE) * LINE + self.gap
+        self.scratchBytes += -(-size // SCRATCH_ALIGNMENT_BYTES) * SCRATCH_ALIGNMENT_BYTES + self.gap
         name = self.fresh()
         self.head.append(f"{name} = getelementptr inbounds i8, ptr %scratch, i64 {start}")
         return IRPointer(self, name, kind)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 ENTRY = "kernel"
-FORMAT = 1  # version of the stored kernels; a change invalidates all of them
+FORMAT_VERSION = 1  # version of the stored kernels; a change invalidates all of them
 OLDEST = (0, 44)
 LEAST = {"x86": "+64bit", "arm": "+fp-armv8", "other": ""}  # declared present for a CPU known by name
 CALLED = (
@@ -317,7 +317,7 @@ def slotOf(key: str, digest: str) -> tuple[str, str, Target]:
 
 def nameOf(key: str, digest: str) -> str:
     """The name of a kernel's file: a hash of all that its object code depends on."""
-    facts = (FORMAT, key, digest, __version__, stamp(), *target())
+    facts = (FORMAT_VERSION, key, digest, __version__, stamp(), *target())
     return hashlib.blake2b(repr(facts).encode(), digest_size=20).hexdigest()
 
 

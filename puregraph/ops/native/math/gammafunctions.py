@@ -15,7 +15,7 @@ from puregraph.ops.native.llvm.irbuilder import IRBuilder
 from puregraph.ops.native.math.explog import exp, horner, log, log1p, power64, rounded
 from puregraph.ops.native.math.trig import circle, flipped, quarters
 from puregraph.ops.special.bessel import ASYMPTOTIC_FROM, MAX_SERIES_ORDER
-from puregraph.ops.special.flat import ORDERS
+from puregraph.ops.special.flat import MAX_ORDERS
 from puregraph.ops.special.gamma import BERNOULLI, HURWITZ, NEAR_TWO, STIRLING_ARGUMENT
 
 SERIES = list(enumerate(BERNOULLI, start=1))[::-1]  # (k, B2k), the highest first
@@ -117,7 +117,7 @@ def hurwitz(code: IRBuilder, s: IRValue, x: IRValue) -> IRValue:
 @rounded
 def polygamma(code: IRBuilder, n: IRValue, x: IRValue) -> IRValue:
     """The n-th derivative of digamma for whole n up to 149, else nan."""
-    isOrder = (n >= 0.0) & (n < float(ORDERS)) & (n == code.call("floor", n))
+    isOrder = (n >= 0.0) & (n < float(MAX_ORDERS)) & (n == code.call("floor", n))
     order = code.select(isOrder & (n > 0.0), n, 1.0)
     below = x < 0.0
     floor = code.call("floor", x)

@@ -43,7 +43,7 @@ from puregraph.ops.native.math import emit
 
 MAX_UNSPLIT_ROWS = 32  # columns of up to this many rows are summed at once, not in parts,
 LITTLE, TALL = 1 << 16, 1 << 11  # as are those of up to LITTLE elements in up to TALL rows
-PART, PARTS = 512, 8  # maximum rows of a part, and the minimum number of parts
+PART_ROWS, MIN_PARTS = 512, 8  # maximum rows of a part, and the minimum number of parts
 NEST_TASK_ELEMENTS = 16384  # elements of a task without reductions
 MIN_CHAIN_ROWS = 16  # fewest rows that are summed sequentially; with as many chains, rounding errors stay small
 MIN_ROW_TASK_ELEMENTS = 8192  # fewest elements of the rows of a task
@@ -82,7 +82,8 @@ def nestCalls(nest: LoopNest, scratch: Callable[[int], Any]) -> list[KernelCall]
         return [rowCall(nest, axes)]
     if inner not in axes and isColumn(long, prod(nest.space)):
         return [columnCall(nest, axes)]
-    first, second = parted(nest, axes, NEST_TASK_ELEMENTS if inner in axes else min(PART, -(-long // PARTS)), scratch)
+    rows = NEST_TASK_ELEMENTS if inner in axes else min(PART_ROWS, -(-long // MIN_PARTS))
+    first, second = parted(nest, axes, rows, scratch)
     return [
         rowCall(first, reduceSets(first)[0]) if inner in axes else columnCall(first, reduceSets(first)[0]),
         *nestCalls(second, scratch),

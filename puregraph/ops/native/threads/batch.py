@@ -14,7 +14,7 @@ import numpy as np
 
 from puregraph.ops.native.llvm import jit
 
-WORDS = 3  # words of a task: the addresses of its function and its arguments, and its number
+TASK_WORDS = 3  # words of a task: the addresses of its function and its arguments, and its number
 TEXT = """
 define void @kernel(i64 %words, i64 %task, i64 %scratch) {
     %offset = mul i64 %task, 24
@@ -39,5 +39,5 @@ def batched(steps: Sequence[tuple[int, int, int]]) -> tuple[tuple[int, int, int]
     digest = hashlib.blake2b(TEXT.encode(), digest_size=16).hexdigest()
     library = jit.load("batch", lambda: (TEXT, (), 0), digest)
     rows = [(function, args, task) for function, args, tasks in steps for task in range(tasks)]
-    words = np.array(rows, np.int64).reshape(-1, WORDS)
+    words = np.array(rows, np.int64).reshape(-1, TASK_WORDS)
     return (library.address, int(words.ctypes.data), len(rows)), words

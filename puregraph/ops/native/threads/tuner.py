@@ -8,14 +8,14 @@ from time import perf_counter_ns
 from typing import Any
 
 WARM = 8  # runs before anything is measured
-RUNS = 5  # runs of each kind in a trial; the first run of the other kind has its data in the wrong cache
+TRIAL_RUNS = 5  # runs of each kind in a trial; the first run of the other kind has its data in the wrong cache
 MAX_LOSING_RUNS = 3  # a trial ends early after this many runs, if all of them took much longer
 MIN_TRIAL_GAP, MAX_TRIAL_GAP = (
     16,
     2048,
 )  # minimum and maximum runs between trials; they double after a trial that changes nothing
 MAX_TUNED_NANOSECONDS = 12_000_000  # nanoseconds; longer runs always use all threads
-HOPELESS, BETTER = 1.5, 0.95
+HOPELESS_RATIO, BETTER_RATIO = 1.5, 0.95
 
 
 class ThreadTuner:
@@ -59,15 +59,15 @@ class ThreadTuner:
         best = yield from self.shortest(MAX_TUNED_NANOSECONDS)
         if best < MAX_TUNED_NANOSECONDS:
             self.isAlone = not before
-            other = yield from self.shortest(HOPELESS * best)
-            self.isAlone = not before if other < BETTER * best else before
+            other = yield from self.shortest(HOPELESS_RATIO * best)
+            self.isAlone = not before if other < BETTER_RATIO * best else before
         self.gap = MIN_TRIAL_GAP if self.isAlone is not before else min(2 * self.gap, MAX_TRIAL_GAP)
         self.left = self.gap
 
     def shortest(self, limit: float) -> Generator[None, None, float]:
         """The time of the shortest of some runs, or the limit if none takes less."""
         best = limit
-        for i in range(1, RUNS + 1):
+        for i in range(1, TRIAL_RUNS + 1):
             yield
             best = min(best, self.spent)
             if best == limit and i == MAX_LOSING_RUNS:

@@ -20,7 +20,7 @@ from puregraph.ops.quantized.native.packbytes import ONES
 from puregraph.ops.quantized.native.requantization import Requantization, RequantizationWriter
 
 TASK = 1 << 15  # multiplications of a task
-TAPS = 32  # multiples of which the table of addresses is long
+TABLE_TAPS = 32  # multiples of which the table of addresses is long
 
 
 def blockOrder(lanes: int) -> list[int]:
@@ -34,7 +34,7 @@ def depthwiseBytes(
 ) -> list[KernelCall]:
     """The kernel call of a convolution of each channel with its own filter; `sizes`: output pixels, channels, taps."""
     pixels, channels, taps = sizes
-    spec = DepthwiseBytes(rows, to, pitchOf(channels), -(-taps // TAPS) * TAPS, lanes)
+    spec = DepthwiseBytes(rows, to, pitchOf(channels), -(-taps // TABLE_TAPS) * TABLE_TAPS, lanes)
     step = max(1, TASK // (channels * taps))
     slots = {"packed": packed, "pixels": pixels, "maps": channels, "taps": taps, "step": step}
     return [KernelCall(name, spec.key, spec.write, slots | rows.slots | to.slots, -(-pixels // step))]

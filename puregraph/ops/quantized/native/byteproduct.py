@@ -19,9 +19,9 @@ from puregraph.ops.quantized.native.packbytes import ONES
 from puregraph.ops.quantized.native.requantization import Requantization, RequantizationWriter
 
 ROWS, VECTORS = (1, 2, 3, 4, 6, 8, 12), (1, 2, 3, 4)
-BLOCK = 1 << 17  # bytes of copied rows that stay in L2 beside a panel
-LINE = 64  # bytes of a cache line
-TASKS = 4  # tasks per thread, so that none waits long
+COPIED_ROWS_BYTES = 1 << 17  # bytes of copied rows that stay in L2 beside a panel
+CACHE_LINE_BYTES = 64  # bytes of a cache line
+TASKS_PER_THREAD = 4  # tasks per thread, so that none waits long
 
 
 class ByteTile(NamedTuple):
@@ -51,10 +51,10 @@ def byteTile(m: int, n: int, lanes: int) -> ByteTile:
 
 def pitchOf(k: int) -> int:
     """Bytes between copied rows: a vector longer than a row, of few different sizes, and no power of two."""
-    pitch = 2 * LINE
-    while pitch < k + LINE:
+    pitch = 2 * CACHE_LINE_BYTES
+    while pitch < k + CACHE_LINE_BYTES:
         pitch += pitch // 2 if pitch & (pitch - 1) == 0 else pitch // 3
-    return -(-pitch // LINE) * LINE + LINE
+    return -(-pitch // CACHE_LINE_BYTES) * CACHE_LINE_BYTES + CACHE_LINE_BYTES
 
 
 def byteProduct(
@@ -72,8 +72,8 @@ def byteProduct(
         return []
     pitch = pitchOf(k)
     strips, panels = -(-m // tile.rows), -(-n // tile.width)
-    wanted = -(-TASKS * threads // groups)
-    high = max(1, min(BLOCK // (tile.rows * pitch), -(-strips // wanted)))
+    wanted = -(-TASKS_PER_THREAD * threads // groups)
+    high = max(1, min(COPIED_ROWS_BYTES // (tile.rows * pitch), -(-strips // wanted)))
     down = -(-strips // high)
     wide = -(-panels // max(1, min(panels, wanted // down)))
     across = -(-panels // wide)
@@ -109,7 +109,7 @@ class ByteProductSpec(NamedTuple):
         steps, panels = (k + (BYTES - 1)) // BYTES, (n + (tile.width - 1)) // tile.width
         first = block // across * high * tile.rows
         count = code.min(m - first, high * tile.rows)
-        rows = code.scratch("u8", max(BLOCK, tile.rows * pitch) + pitch)
+        rows = code.scratch("u8", max(COPIED_ROWS_BYTES, tile.rows * pitch) + pitch)
         sums = code.scratch("i32", tile.rows * tile.width)
         fill, lanes = ending.fill(), tile.lanes * BYTES
         with code.loop(0, count, unroll=1) as r:

@@ -10,7 +10,7 @@ from puregraph.ops.recurrent.activations import tanh
 from puregraph.ops.recurrent.native.recurrentforward import quotient
 from puregraph.ops.recurrent.native.recurrentwriter import RecurrentWriter
 
-BACK = 2  # vectors in a tile of the backward product
+TILE_VECTORS = 2  # vectors in a tile of the backward product
 
 
 class RecurrentBackward(RecurrentWriter):

@@ -14,7 +14,7 @@ from puregraph.ops.native.llvm.irbuilder import IRBuilder
 from puregraph.ops.native.llvm.kernelcall import KernelCall
 from puregraph.ops.native.llvm.registertranspose import transposed
 from puregraph.ops.product.native.broadcastfma import BroadcastTile, tileFor
-from puregraph.ops.recurrent.native.recurrentbackward import BACK, RecurrentBackward
+from puregraph.ops.recurrent.native.recurrentbackward import TILE_VECTORS, RecurrentBackward
 from puregraph.ops.recurrent.native.recurrentforward import RecurrentForward
 from puregraph.ops.recurrent.native.recurrentoperands import CELLS, NativeCell, RecurrentSizes, SequenceOperand
 
@@ -35,7 +35,7 @@ def packedSize(kind: str, units: int, rows: int | None = None, real: str = "f32"
     """The number of elements of packed weights: for `run` with `rows` rows, for `back` without."""
     cell = CELLS[kind]
     if rows is None:
-        back = tileFor(BACK, real).columns
+        back = tileFor(TILE_VECTORS, real).columns
         return cell.gates * units * -(-units // back) * back
     tile = forwardTile(cell, real)
     width = perGate(cell, tile) * tile.lanes
@@ -139,7 +139,7 @@ def back(
     slots = commonSlots(sizes, groups, packed, on) | sequenceSlots("gy", gy) | sequenceSlots("dp", dp)
     plan = RecurrentSpec(
         cell,
-        fittedTile(tileFor(BACK, real), slots["group"]),
+        fittedTile(tileFor(TILE_VECTORS, real), slots["group"]),
         RecurrentOptions(reverse, on is not None, saves=saved is not None),
     )
     for name, (what, stride), track, grad in zip("hc", first, states, grads):

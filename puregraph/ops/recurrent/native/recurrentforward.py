@@ -9,7 +9,7 @@ from puregraph.ops.product.native.broadcastfma import BroadcastRows, broadcastFm
 from puregraph.ops.recurrent.activations import Ratio, sigmoid, tanh
 from puregraph.ops.recurrent.native.recurrentwriter import RecurrentWriter
 
-TILES = 4  # tiles whose sums are stored before the cells are computed
+STORED_TILES = 4  # tiles whose sums are stored before the cells are computed
 
 
 class RecurrentForward(RecurrentWriter):
@@ -26,7 +26,7 @@ class RecurrentForward(RecurrentWriter):
         self.inputs = code.integer("inputs") if options.inputs else None
         self.b = code.pointer("b", self.plan.real) if options.b else None
         self.d = code.pointer("d", self.plan.real) if options.d else None
-        self.block = TILES * tile.rows
+        self.block = STORED_TILES * tile.rows
         self.accumulators = code.scratch(self.plan.real, self.block * self.parts * width)
         with code.loop(0, self.timeSteps, unroll=1) as k:
             timeStep = self.timeStep(k)
