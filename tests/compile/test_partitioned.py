@@ -55,7 +55,8 @@ from puregraph.compile import Program, cache, withCost
 from puregraph.compile.partitioned import PartitionedGraph
 from puregraph.compile.trace.steprequest import StepRequest
 from puregraph.graph.node import Node
-from puregraph.testing.check import Case, alike, listed, stateOf
+from puregraph.testing.case import Case
+from puregraph.testing.graphchecks import alike, listed, stateOf
 
 MASKS = [np.array(m, bool) for m in ([1, 0, 1, 1, 0], [0, 0, 0, 0, 1], [1, 1, 1, 1, 1], [0, 0, 0, 0, 0])]
 

@@ -27,7 +27,8 @@ from puregraph.modules.convolution import Convolve
 from puregraph.modules.costs import Abs
 from puregraph.modules.deconvolution import Deconvolve
 from puregraph.modules.scattering import ScatterElements
-from puregraph.testing.check import Case, asKind
+from puregraph.testing.case import Case
+from puregraph.testing.dtypechecks import asKind
 
 KINDS = [np.dtype(kind) for kind in ("?", "i1", "u1", "i4", "u4", "i8", "u8", "f2", "f4", "f8")]
 FEW = [np.dtype(kind) for kind in ("?", "i8", "f2", "f8")]
