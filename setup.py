@@ -58,6 +58,7 @@ EXTRAS = {
         "scikit-learn>=1.4",
     ],
     "peers": [
+        "keras==3.15.1",
         "networkx>=3",
         "nnsmith==0.1.0",
         "onnxruntime",
