@@ -6,7 +6,7 @@ from natively import needsNative, run
 
 from puregraph.ops.attention import reference
 from puregraph.ops.attention.native.attentioncalls import attend, attendGrad
-from puregraph.ops.attention.native.attentionoperands import AttentionSizes, Heads, Mask
+from puregraph.ops.attention.native.attentionoperands import AttentionSizes, Heads, Mask, Reach
 
 pytestmark = needsNative
 
@@ -18,6 +18,7 @@ SIZES = [  # samples, heads, heads of keys, queries, keys, width, out
     (1, 2, 2, 1, 1, 16, 16),
     (2, 1, 1, 5, 400, 100, 17),
     (1, 1, 1, 50, 7, 3, 5),
+    (2, 6, 3, 1, 300, 64, 32),
 ]
 MASKS = {
     "bools": lambda rng, n, h, t, s: rng.random((t, s)) > 0.3,
@@ -142,3 +143,36 @@ def test_nan_stays_nan():
     y, lse = np.empty_like(q), np.empty((1, 1, 2, 1), dtype=np.float32)
     run(attend(heads(q), heads(k), heads(k), heads(y), lse, AttentionSizes(1, 1, 1, 2, 2, 16, 16), False, 1.0))
     assert np.isfinite(y[0, 0, 0]).all() and np.isnan(y[0, 0, 1]).all()
+
+
+LIMITS = {
+    "offset": lambda n: (np.arange(n) * 90 - 1, None, None, None),
+    "number": lambda n: (37, None, None, None),
+    "lengths": lambda n: (np.full(n, 400), np.arange(n) * 70, None, None),
+    "window": lambda n: (np.arange(n) * 90 - 1, np.arange(n) * 70, 5, None),
+    "cap": lambda n: (300, None, 200, 0.7),
+}
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("keys", [1, 15, 16, 129, 300])
+@pytest.mark.parametrize("name", LIMITS)
+def test_one_query_sees_the_keys_of_its_limits(name, keys, dtype):
+    rng, (real, *_) = np.random.default_rng(2), DTYPES[dtype]
+    n, h, kh, d, e = 5, 4, 2, 32, 48
+    q, k, v = (beside(rng, *shape, dtype=dtype) for shape in ((n, h, 1, d), (n, kh, keys, d), (n, kh, keys, e)))
+    y, lse = np.empty((n, h, 1, e), dtype), np.empty((n, h, 1, 1), dtype)
+    limits = LIMITS[name](n)
+    sizes = AttentionSizes(n, h, kh, 1, keys, d, e)
+    calls = attend(*map(heads, (q, k, v, y)), lse, sizes, True, 0.3, real=real, reach=Reach(*limits))
+    assert "one query" in calls[0].key
+    run(calls, 2)
+    close([y, lse], reference.attend.reference(q, k, v, None, True, 0.3, limits))
+
+
+def test_a_nan_of_one_query_stays_in_its_row():
+    q, k = np.ones((2, 1, 1, 16), np.float32), np.ones((2, 1, 20, 16), np.float32)
+    k[1, 0, 3, 2] = np.nan
+    y, lse = np.empty_like(q), np.empty((2, 1, 1, 1), np.float32)
+    run(attend(heads(q), heads(k), heads(k), heads(y), lse, AttentionSizes(2, 1, 1, 1, 20, 16, 16), False, 1.0))
+    assert np.isfinite(y[0]).all() and np.isnan(y[1]).all()

@@ -23,6 +23,7 @@ from puregraph.ops.attention.native.attentionoperands import (
     ReachForm,
     formOf,
 )
+from puregraph.ops.attention.native.attentionquery import AttentionQuery, takesWidth
 from puregraph.ops.native.llvm.instructions import SIZES
 from puregraph.ops.native.llvm.irbuilder import IRBuilder
 from puregraph.ops.native.llvm.kernelcall import KernelCall
@@ -51,7 +52,8 @@ def attend(
 ) -> list[KernelCall]:
     """y = sum over j of softmax_j(scale q k' + mask) v_j and its lse (samples, heads, queries), as the reference.
 
-    Queries that fit into one vector, such as the last token of a text, are not padded to two; the bits are the same.
+    Queries that fit into one vector are not padded to two; the bits are the same. A single one, such as the last token
+    of a text, is vectorised along its width, unless there is a mask; sums have another order.
     """
     tile = tileFor(1, real)
     if sizes.queries > tile.columns:
@@ -60,7 +62,10 @@ def attend(
     slots = slotsOf(sizes, {"q": q, "k": k, "v": v, "y": y}, mask) | {"lse": lse, "blocks": blocks} | reach.slots
     plan = AttentionSpec(tile, sizes.width, sizes.out, causal, scale, blockOf(tile, KEYS), formOf(mask), reach.form)
     name = f"attend {sizes.samples}x{sizes.heads}x{sizes.queries}x{sizes.keys}x{sizes.width}"
-    return [KernelCall(name, repr(plan), plan.forward, slots, sizes.samples * sizes.heads * blocks)]
+    isAlone = sizes.queries == 1 and mask is None and takesWidth(sizes.width, tile.lanes)
+    isAlone = isAlone and takesWidth(sizes.out, tile.lanes)
+    key, write = (f"one query {plan!r}", plan.alone) if isAlone else (repr(plan), plan.forward)
+    return [KernelCall(name, key, write, slots, sizes.samples * sizes.heads * blocks)]
 
 
 def attendGrad(
@@ -126,6 +131,9 @@ class AttentionSpec(NamedTuple):
 
     def forward(self, code: IRBuilder) -> None:
         AttentionForward(code, self).write()
+
+    def alone(self, code: IRBuilder) -> None:
+        AttentionQuery(code, self).write()
 
     def gradient(self, code: IRBuilder) -> None:
         AttentionGradient(code, self).write()
