@@ -14,7 +14,9 @@ from puregraph.compile.program import Program
 from puregraph.graph import Graph
 from puregraph.graph.input import Input
 from puregraph.graph.sequential import Sequential
-from puregraph.modules import Constant, Dequantize, LayerNorm, Linear, Quantize
+from puregraph.modules import Add, Constant, Dequantize, Gelu, LayerNorm, Linear, Quantize, Weight
+from puregraph.modules.costs import MSE
+from puregraph.optimizers import SGD
 
 
 def passesOver(shape, net, **options):
@@ -55,6 +57,17 @@ def groupsOf(net, shapes):
 def test_open_groups_over_one_space_become_one():
     (group,) = groupsOf(chains(5), [(3, 4)] * 10)
     assert len(group.loads) == 10 and len(group.calls) == 9
+
+
+@needsNative
+def test_a_tail_that_is_summed_besides_stays_the_epilogue_of_its_product():
+    x, bias = Input(name="x").node(), Weight((64,), name="bias").node()
+    h = Gelu(name="gelu")(Add(name="sum").node(bias, Linear(32, 64, useBias=False, name="below")(x)))
+    net = Graph(x, Linear(64, 32, name="above")(h))
+    step = net.compile([(16, 32), (16, 32)], cost=MSE(), optimizer=SGD(0.1))
+    table = str(step.table())
+    (row,) = [row for row in table.splitlines() if "grad:graph.gelu" in row]
+    assert " gemm " in row, table
 
 
 @needsNative

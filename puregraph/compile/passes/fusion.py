@@ -135,9 +135,11 @@ class Fuser:
     def endsTail(self, group: Group, i: int) -> bool:
         """True if a call reduces a result of a product's tail that is stored anyway, as another product reads it.
 
-        Without the reduction the group can be the product's epilogue, which reads no sums from memory.
+        Without the reduction the group can be the product's epilogue, which reads no sums from memory; on a GPU it
+        would seldom be one.
         """
-        if not self.calls[i].kind.isReduction or group.reductions or not reads(group, self.tiled):
+        isSum = self.target is CPU and self.calls[i].kind.isReduction
+        if not isSum or group.reductions or not reads(group, self.tiled):
             return False
         readers = (self.calls[r].kind for v in self.reads[i] for r in self.readers[v.number])
         return any(kind.isContraction or kind.isKernel for kind in readers)
