@@ -12,8 +12,9 @@ from puregraph.autodiff.tape.engine import grad, topological
 from puregraph.autodiff.tape.functionapply import FunctionBackward
 from puregraph.autodiff.tape.gradmode import enable_grad, no_grad
 from puregraph.autodiff.tape.modulebackward import ModuleBackward
+from puregraph.autodiff.tape.recordednodes import Operation
 from puregraph.autodiff.tape.tapenode import TapeNode
-from puregraph.autodiff.tape.variable import Operation, Variable, bare
+from puregraph.autodiff.tape.variable import Variable, bare
 from puregraph.core.accumulate import isArray
 from puregraph.core.param import State
 from puregraph.graph.function import Context, isKeyword

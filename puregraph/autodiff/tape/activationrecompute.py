@@ -18,8 +18,9 @@ import numpy as np
 from puregraph.autodiff.functionalcall import alone, backwardOf
 from puregraph.autodiff.tape.engine import run
 from puregraph.autodiff.tape.gradmode import enable_grad, is_grad_enabled
+from puregraph.autodiff.tape.recordednodes import AGAIN
 from puregraph.autodiff.tape.tapenode import NUMBERS, GradientEdge, LeafAccumulator, TapeNode
-from puregraph.autodiff.tape.variable import AGAIN, Variable, variable, versionOf
+from puregraph.autodiff.tape.variable import Variable, variable, versionOf
 from puregraph.core.applied import checkMode, checkSaved
 from puregraph.core.errors import AutoDiffException
 from puregraph.core.hooks import HOOKS

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from puregraph.autodiff.tape.gradmode import MODE, no_grad
+from puregraph.autodiff.tape.recordednodes import AGAIN
 from puregraph.autodiff.tape.tapenode import TapeNode
 from puregraph.autodiff.tape.variable import (
-    AGAIN,
     Variable,
     adds,
     bare,

@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 
 from puregraph.autodiff.tape.gradmode import MODE, enable_grad
+from puregraph.autodiff.tape.recordednodes import AGAIN
+from puregraph.autodiff.tape.recording import RECORDERS
 from puregraph.autodiff.tape.tapenode import LeafAccumulator, TapeNode
-from puregraph.autodiff.tape.variable import AGAIN, RECORDERS, Variable, bare, differentiable, made, versionOf
-from puregraph.core.accumulate import combine, needPlain, shapeOf
+from puregraph.autodiff.tape.variable import Variable, bare, made, versionOf
+from puregraph.core.accumulate import combine, differentiable, needPlain, shapeOf
 from puregraph.core.applied import asGrads, checkMode, checkSaved, isMarked
 from puregraph.core.errors import AutoDiffException, Fault, GraphError, ShapeError, addLocation, show
 from puregraph.core.hooks import HOOKS

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import copy
-import operator
 import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from puregraph.autodiff.derivatives.declarations import FRESH, WRITING, positioned, refused, simplerCall, vjpOf
-from puregraph.autodiff.derivatives.ufuncs import powerSlope, pullbackOf, slopesOf
 from puregraph.autodiff.tape.engine import Add, backward
-from puregraph.autodiff.tape.gradmode import MODE
 from puregraph.autodiff.tape.tapenode import (
     NOWHERE,
-    NUMBERS,
     GradientEdge,
     Handle,
     LeafAccumulator,
@@ -25,55 +20,17 @@ from puregraph.autodiff.tape.tapenode import (
 )
 from puregraph.core.accumulate import accumulate, combine, differentiable, isArray, needPlain, shapeOf, zeroLike
 from puregraph.core.base.align import readOnly
-from puregraph.core.base.dtype import isFloating
 from puregraph.core.base.fingerprint import fingerprint
 from puregraph.core.base.mutex import Mutex
 from puregraph.core.errors import AutoDiffException, GraphError
-from puregraph.core.hooks import HOOKS
+from puregraph.core.late import Late
 from puregraph.core.linkednode import LinkedNode
 from puregraph.core.tracer import Tracer
-from puregraph.graph.function import copied
-from puregraph.ops.formula.optable import OPERATORS
-from puregraph.ops.fourier.complexpair import ComplexPair
-from puregraph.ops.gather.writes import isBasic, setAt
-from puregraph.ops.operation import declared
-from puregraph.ops.reduction.reference import fit
 
 if TYPE_CHECKING:
-    from puregraph.core.rules import ArrayFunction, Rule
+    pass
 
-AGAIN = (
-    "the graph of this pass was freed by an earlier backward: trying to backward through it a second time "
-    "needs retain_graph=True the first time"
-)
-MODIFIED = "a Variable that it needs was modified in place since; make a new one instead"
-
-
-class Operator(NamedTuple):
-    """A binary operator: its name, numpy's function, Python's operator, and the gradients of its two operands."""
-
-    name: str
-    function: np.ufunc
-    call: Callable[[Any, Any], Any]
-    left: Callable[..., Any]
-    right: Callable[..., Any]
-
-
-ADD, SUB, MUL, DIV = (
-    Operator(name, f, OPERATORS[symbol], *slopesOf(symbol))
-    for name, f, symbol in (
-        ("add", np.add, "+"),
-        ("sub", np.subtract, "-"),
-        ("mul", np.multiply, "*"),
-        ("div", np.true_divide, "/"),
-    )
-)
-BINARY = {op.function: op for op in (ADD, SUB, MUL, DIV)}
-
-
-def sides(op: Operator) -> tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]:
-    """Return the methods of an operator: the normal and the reflected one."""
-    return lambda a, b: operate(op, a, b), lambda b, a: operate(op, a, b)
+RECORDING = "puregraph.autodiff.tape.recording"  # which imports this file
 
 
 class RecordedValue(Tracer):
@@ -82,37 +39,23 @@ class RecordedValue(Tracer):
     __slots__ = ()
     _value: Any
 
+    handle: Any = Late(RECORDING, "handle")
+    __array_ufunc__: Any = Late(RECORDING, "arrayUfunc")
+    __setitem__: Any = Late(RECORDING, "setItem")
+    __neg__: Any = Late(RECORDING, "negative")
+    __pow__: Any = Late(RECORDING, "power")
+    __add__: Any = Late(RECORDING, "add")
+    __radd__: Any = Late(RECORDING, "addReflected")
+    __sub__: Any = Late(RECORDING, "subtract")
+    __rsub__: Any = Late(RECORDING, "subtractReflected")
+    __mul__: Any = Late(RECORDING, "multiply")
+    __rmul__: Any = Late(RECORDING, "multiplyReflected")
+    __truediv__: Any = Late(RECORDING, "divide")
+    __rtruediv__: Any = Late(RECORDING, "divideReflected")
+
     @property
     def carrier(self) -> Any:
         return self._value
-
-    def handle(self, function: ArrayFunction, arguments: tuple, options: dict[str, Any]) -> Any:
-        """Run a function on the values of Variables, and record it."""
-        for kind, recorder in RECORDERS.items():
-            if isinstance(function, kind):
-                return recorder(function, arguments, options)
-        return record(function, arguments, options)
-
-    def __array_ufunc__(self, ufunc: np.ufunc, how: str, *inputs: Any, **options: Any) -> Any:
-        if how == "__call__" and not options:
-            if ufunc in SLOPES:
-                return slide(ufunc, SLOPES[ufunc], self)
-            if ufunc in BINARY:
-                return operate(BINARY[ufunc], *inputs)
-        return super().__array_ufunc__(ufunc, how, *inputs, **options)
-
-    def __neg__(self) -> Any:
-        return slide(np.negative, SLOPES[np.negative], self)
-
-    def __pow__(self, other: Any) -> Any:
-        if type(other) in (int, float):
-            return slide(np.power, powerSlope(other), self, other)
-        return self.handle(np.power, (self, other), {})
-
-    __add__, __radd__ = sides(ADD)
-    __sub__, __rsub__ = sides(SUB)
-    __mul__, __rmul__ = sides(MUL)
-    __truediv__, __rtruediv__ = sides(DIV)
 
     def __eq__(self, other: Any) -> Any:
         return self.handle(np.equal, (self, other), {}) if adds(self._value) else self is other
@@ -332,22 +275,6 @@ class Variable(RecordedValue):
         """Send a gradient back from here: `backward(self, gradient, ...)`."""
         backward(self, gradient, retain_graph, create_graph, inputs, accumulate)
 
-    def __setitem__(self, key: Any, new: Any) -> None:
-        """Write values to some positions, as a new result of this Variable; arrays that it shared are not changed.
-
-        Raises    AutoDiffException for a leaf that requires a gradient, or for an index of whole numbers in arrays
-        """
-        if self._wants and self._node is None:
-            raise AutoDiffException(
-                "a leaf that requires a gradient is not written into: write into a copy of it, np.copy(v)"
-            )
-        if not isBasic(key):
-            raise AutoDiffException(
-                "a Variable is written into by slices, whole numbers and masks: an array of indices may name an "
-                "element twice; np.where chooses between values"
-            )
-        overwrite(self, record(setAt, (variable(self._value, self._node, self.output_nr), key, new), {}))
-
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         """Convert for code that does not know Variables; refused where a gradient would be lost."""
         if self._wants:
@@ -447,258 +374,6 @@ def owned(g: Any) -> Any:
     return g.copy() if isArray(g) else g
 
 
-class Operation(TapeNode):
-    """One recorded call: its arguments, result and gradient rule."""
-
-    __slots__ = ("arguments", "function", "leaves", "needs", "options", "result", "rule", "versions")
-
-    def __init__(
-        self, function: ArrayFunction, rule: Any, arguments: tuple, options: dict, leaves: list[Variable], result: Any
-    ):
-        edges = tuple([targetOf(v) for v in leaves])
-        super().__init__((), len(result) if type(result) is tuple else 1)
-        self.edges = edges  # computed before super(): leaves get lower numbers than their readers
-        self.function, self.rule, self.arguments, self.options = function, rule, arguments, options
-        self.leaves, self.result = leaves, result
-        self.versions = [v._version for v in leaves]
-        self.needs = tuple([isinstance(a, Variable) and a._wants for a in arguments])
-
-    def name(self) -> str:
-        return f"{titled(self.function)}Backward0"
-
-    def apply(self, *grads: Any) -> Any:
-        if self.arguments is None:
-            raise AutoDiffException(f"{self.name()}: {AGAIN}")
-        for v, version in zip(self.leaves, self.versions):
-            if versionOf(v) != version:
-                raise AutoDiffException(f"{self.name()}: {MODIFIED}")
-        result, arguments = self.result, self.arguments
-        if MODE.enabled:
-            result = made(result, self)
-            grads = tuple([g if g is None or isinstance(g, Variable) else Variable(g) for g in grads])
-        else:
-            arguments = bare(arguments)
-            grads = tuple([g._value if isinstance(g, Variable) else g for g in grads])
-        grad = grads if type(result) is tuple else grads[0]
-        gradients = aligned(self.rule(grad, result, arguments, self.options, self.needs), self.arguments)
-        return tuple([g if g is None else typed(g, v) for g, v in zip(gradients, self.leaves)])
-
-    def release(self) -> None:
-        self.arguments = self.leaves = self.result = None  # type: ignore[assignment]
-
-
-class BinaryOp(TapeNode):
-    """One recorded binary operator. Most nodes of a tape are of this kind, so it stores less than Operation."""
-
-    __slots__ = ("isSame", "left", "operator", "result", "right", "versions")
-
-    def __init__(self, op: Operator, a: Any, b: Any, result: Any, isSame: bool):
-        self.hooks = self.kept = None
-        self.num_outputs = 1
-        self.operator, self.left, self.right, self.result, self.isSame = op, a, b, result, isSame
-        if not isinstance(b, Variable):
-            self.edges, self.versions = (targetOf(a),), a._version
-        elif not isinstance(a, Variable):
-            self.edges, self.versions = (targetOf(b),), b._version
-        else:
-            self.edges, self.versions = (targetOf(a), targetOf(b)), a._version + b._version
-        self.sequence_nr = next(NUMBERS)
-
-    def name(self) -> str:
-        return f"{self.operator.name.title()}Backward0"
-
-    def apply(self, *grads: Any) -> Any:
-        (g,), a, b, y = grads, self.left, self.right, self.result
-        if y is None:
-            raise AutoDiffException(f"{self.name()}: {AGAIN}")
-        hasLeft, hasRight = isinstance(a, Variable), isinstance(b, Variable)
-        if versionOf(a) + versionOf(b) != self.versions:
-            raise AutoDiffException(f"{self.name()}: {MODIFIED}")
-        if MODE.enabled:
-            y, g = variable(y, self), g if isinstance(g, Variable) else Variable(g)
-        else:
-            g = g._value if isinstance(g, Variable) else g
-            a, b = a._value if hasLeft else a, b._value if hasRight else b
-        edges = self.edges
-        left = self.operator.left(g, y, a, b) if hasLeft and edges[0][0] is not None else None
-        right = self.operator.right(g, y, a, b) if hasRight and edges[-1][0] is not None else None
-        if not self.isSame:
-            left, right = fitted(left, self.left), fitted(right, self.right)
-        return (left, right) if hasLeft and hasRight else (left,) if hasLeft else (right,)
-
-    def release(self) -> None:
-        self.left = self.right = self.result = None
-
-
-class UnaryOp(TapeNode):
-    """One recorded function of one value, with its derivative stored as a short formula."""
-
-    __slots__ = ("argument", "function", "result", "slope", "version")
-
-    def __init__(self, function: ArrayFunction, slope: Callable[[Any, Any, Any], Any], v: Any, result: Any):
-        self.hooks = self.kept = None
-        self.num_outputs = 1
-        self.function, self.slope, self.argument, self.result = function, slope, v, result
-        self.edges, self.version = (targetOf(v),), v._version
-        self.sequence_nr = next(NUMBERS)
-
-    def name(self) -> str:
-        return f"{titled(self.function)}Backward0"
-
-    def apply(self, *grads: Any) -> Any:
-        (g,), v, y = grads, self.argument, self.result
-        if y is None:
-            raise AutoDiffException(f"{self.name()}: {AGAIN}")
-        if versionOf(v) != self.version:
-            raise AutoDiffException(f"{self.name()}: {MODIFIED}")
-        if MODE.enabled:
-            return (self.slope(g if isinstance(g, Variable) else Variable(g), variable(y, self), v),)
-        return (self.slope(g._value if isinstance(g, Variable) else g, y, v._value),)
-
-    def release(self) -> None:
-        self.argument = self.result = None
-
-
-def slide(function: ArrayFunction, slope: Callable[[Any, Any, Any], Any], v: Any, *more: Any) -> Variable:
-    """Call a function of one Variable with the derivative `slope`; float16, which is computed wider, uses `record`."""
-    isShort = v._wants and MODE.enabled and HOOKS.look is None and isArray(v._value) and v._value.dtype.itemsize > 2
-    if not isShort:
-        return record(function, (v, *more), {})
-    y = v._value ** more[0] if more else function(v._value)
-    return variable(y, UnaryOp(function, slope, v, y))
-
-
-SLOPES: dict[Any, Callable[..., Any]] = {  # by the functions whose gradient takes one or two operations
-    getattr(np, name): slopesOf(row)[0]
-    for name, row in (("negative", "neg"), *((f, f) for f in ("exp", "log", "sqrt", "square", "tanh", "sin", "cos")))
-}
-
-
-def operate(op: Operator, a: Any, b: Any) -> Any:
-    """Apply an operator to two values: for text the one of `puregraph.compat.text`, otherwise numpy's."""
-    x, wants = (a._value, a._wants) if isinstance(a, Variable) else (operand(a, op.name), False)
-    z, wants = (b._value, wants or b._wants) if isinstance(b, Variable) else (operand(b, op.name), wants)
-    if type(x) in COLLECTED and x is not a or type(z) in COLLECTED and z is not b:
-        if op.name not in TEXT_OPERATORS:
-            raise AutoDiffException(
-                f"text knows no operator {op.name!r}; `import puregraph.compat.text` brings addition"
-            )
-        return TEXT_OPERATORS[op.name](a, b)
-    isRecorded, isForeign = wants and MODE.enabled, isinstance(x, Tracer) or isinstance(z, Tracer)
-    if not (isRecorded or isArray(x) or isArray(z)) or isForeign or HOOKS.look is not None:
-        return record(op.function, (a, b), {})
-    y = op.call(x, z)
-    if not isRecorded:
-        return variable(y)
-    kind = type(y)
-    if kind in SCALARS and (type(x) is kind or x is a) and (type(z) is kind or z is b):
-        return variable(y, BinaryOp(op, a, b, y, True))
-    if not isArray(y) or not isFloating(y.dtype):
-        return record(op.function, (a, b), {})
-    isSame = all(v.shape == y.shape and v.dtype == y.dtype for v in (a, b) if isinstance(v, Variable))
-    return variable(y, BinaryOp(op, a, b, y, isSame))
-
-
-def operand(value: Any, name: str) -> Any:
-    """Return the other operand of a Variable, if rules can compute with it."""
-    if type(value) not in PLAIN:
-        needPlain(value, name)
-    return value
-
-
-PLAIN = {np.ndarray, np.float64, np.float32, int, float, type(None), tuple}
-
-
-def record(function: ArrayFunction, arguments: tuple, options: dict[str, Any], rule: Rule | None = None) -> Any:
-    """Call a function on the values of Variables; where one needs a gradient, as an Operation.
-
-    Raises    AutoDiffException where a gradient is needed and none is known for the function, or for one of its options
-    """
-    if options:
-        arguments, options = positioned(function, arguments, options, isVariable)
-    pair = next((a for a in arguments if isinstance(a, ComplexPair)), None)
-    if pair is not None:  # which has Variables as its parts
-        return pair.handle(function, arguments, options)
-    leaves = variables(arguments)
-    isRecorded = MODE.enabled and any(v._wants for v in leaves)
-    isAt = getattr(function, "__name__", "") == "at"  # np.add.at and the like
-    if options.get("out") is not None or function in WRITING or isAt:
-        return written(function, arguments, options, isRecorded)
-    simpler = declared(function, "composed") if isRecorded and rule is None else None
-    composed = NotImplemented if simpler is None else simplerCall(function, simpler, arguments, options)
-    if composed is not NotImplemented:
-        return composed
-    plain = bare(arguments)
-    for x in plain:
-        operand(x, titled(function))
-    result = function(*plain, **options)
-    if HOOKS.look is not None:
-        HOOKS.look(titled(function), function, plain, result if type(result) in (tuple, list) else (result,))
-    if declared(function, "constant"):
-        return made(result) if isRecorded and function in FRESH else result
-    if isinstance(result, tuple) and type(result) is not tuple:
-        result = tuple(result)
-    if not isRecorded or not hasFloats(result):
-        return made(result)
-    label = getattr(function, "__name__", function)
-    rule = rule or vjpOf(function) or pullbackOf(function)
-    if rule is None:
-        raise AutoDiffException(
-            f"no gradient is known for {label}: use detach() for values without one, or write a Function"
-        )
-    if hasKind(result, "c"):
-        raise AutoDiffException(f"{label} gives complex numbers, which have no gradient here: write a Function")
-    lost = refused(function, rule, plain, options)
-    if lost:
-        raise AutoDiffException(f"the gradient of {label} is not known with {lost}: leave it out, or write a Function")
-    if list in map(type, arguments):  # the caller may change a list before backward
-        arguments = copied(arguments)
-    node = Operation(function, rule, arguments, options, leaves, tuple(result) if type(result) is list else result)
-    return made(result, node)
-
-
-def written(function: ArrayFunction, arguments: tuple, options: dict[str, Any], isRecorded: bool) -> Any:
-    """Run a call with `out=`: a Variable takes the written value, an array that would lose a gradient is refused.
-
-    Raises    AutoDiffException for a leaf that requires a gradient, or an array that would lose one
-    """
-    out = options["out"] if "out" in options else arguments[0]
-    out = out[0] if type(out) is tuple and len(out) == 1 else out
-    owner = getattr(function, "__self__", None)
-    label = f"{owner.__name__}.at" if isinstance(owner, np.ufunc) else function.__name__
-    if isVariable(out) and "out" in options and not (out._wants and out.is_leaf):
-        before = variable(out._value, out._node, out.output_nr)
-        left = {name: option for name, option in options.items() if name != "out"}
-        y = record(function, tuple([before if a is out else a for a in arguments]), left)
-        if (y.shape, y.dtype) != (out.shape, out.dtype):
-            raise AutoDiffException(
-                f"{label}: wanted out= of shape {y.shape} and {y.dtype}, got {out.shape} and {out.dtype}"
-            )
-        overwrite(out, y)
-        return out
-    if any(map(isVariable, out if type(out) is tuple else (out,))):
-        raise AutoDiffException(f"{label}: writing into this Variable is not supported; compute a new one instead")
-    if isRecorded:
-        raise AutoDiffException(
-            f"{label}: writing a Variable that requires a gradient into an array (as in array += Variable) "
-            "is not recorded: write array = array + Variable, or use detach()"
-        )
-    return function(*bare(arguments), **options)
-
-
-def overwrite(v: Variable, y: Variable) -> None:
-    """Set a Variable to the result of a write; if it is not recorded, only the value changes, as in torch."""
-    v.data = y._value
-    if MODE.enabled:
-        v._node, v.output_nr, v._wants = y._node, y.output_nr, y._wants
-
-
-COLLECTED = {str, list}
-SCALARS = {np.float64, np.float32, np.float16}
-TEXT_OPERATORS: dict[str, Callable[[Any, Any], Any]] = {}
-RECORDERS: dict[type, Callable[[Any, tuple, dict], Any]] = {}
-
-
 def made(result: Any, node: TapeNode | None = None) -> Any:
     """The results of a node as Variables that point to it; those that cannot have a gradient need none."""
     if isinstance(result, (tuple, list)):
@@ -758,31 +433,6 @@ def bare(value: Any) -> Any:
     return value
 
 
-def aligned(grads: Any, arguments: Any) -> tuple:
-    """Flatten one gradient per argument (a list for a list) to one per Variable."""
-    flat: list[Any] = []
-    for g, a in zip(grads, arguments):
-        if isinstance(a, Variable):
-            flat.append(g)
-        elif type(a) in (list, tuple):
-            flat += aligned(g if g is not None else [None] * len(a), a)
-    return tuple(flat)
-
-
-def hasKind(result: Any, kind: str) -> bool:
-    """True if a result contains an array of this kind of dtype."""
-    if isinstance(result, (tuple, list)):
-        return any(hasKind(y, kind) for y in result)
-    return isArray(result) and result.dtype.kind == kind
-
-
-def hasFloats(result: Any) -> bool:
-    """True if any part of a result can have a gradient."""
-    if isinstance(result, (tuple, list)):
-        return any(map(hasFloats, result))
-    return differentiable(result) or hasKind(result, "c")
-
-
 def adds(data: Any) -> bool:
     """True if gradients of this type are summed (arrays, numbers); others are collected in a list (text, own types)."""
     return isArray(data) or isinstance(data, (int, float, complex))
@@ -792,26 +442,3 @@ def typed(g: Any, v: Variable) -> Any:
     """A gradient in the dtype of its value."""
     kind = getattr(v._value, "dtype", None)
     return g if kind is None or getattr(g, "dtype", kind) == kind else g.astype(kind)
-
-
-def fitted(g: Any, operand: Any) -> Any:
-    """The gradient of an operand in its shape and dtype."""
-    return g if g is None else typed(fit(g, operand), operand)
-
-
-TITLES = {
-    np.add: "Add",
-    np.subtract: "Sub",
-    np.multiply: "Mul",
-    np.true_divide: "Div",
-    np.power: "Pow",
-    np.negative: "Neg",
-    np.absolute: "Abs",
-    operator.getitem: "Index",
-}
-
-
-def titled(function: Any) -> str:
-    """A function's name as a node has it: `Mul` for numpy's multiply, `TakeAlongAxis` for `take_along_axis`."""
-    name = getattr(function, "__name__", type(function).__name__)
-    return TITLES.get(function) or "".join([part[:1].upper() + part[1:] for part in name.split("_")])

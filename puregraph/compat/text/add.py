@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from puregraph.autodiff.tape.variable import TEXT_OPERATORS
+from puregraph.autodiff.tape.recording import TEXT_OPERATORS
 from puregraph.compat.text.function import (
     TextFunction,
     deep,
