@@ -146,7 +146,7 @@ class LinkedNode(ForeignAttributes):
     @property
     def handed(self) -> dict[str, Edge]:
         """The edges into parameters that other nodes compute, by name."""
-        names = {link.argument for link in self.bwds} - {None}
+        names = {link.argument for link in self.bwds if link.argument is not None}
         if not names or self.module.isGraph:
             return {}
         names -= set(self.module.arguments)

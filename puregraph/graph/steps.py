@@ -97,11 +97,11 @@ class Steps:
 
     def new(self, path: str, names: Sequence[str]) -> tuple[int, ...]:
         """Numbers for new values."""
-        numbers = tuple(range(self.count, self.count + len(names)))
+        first = self.count
+        for number, name in enumerate(names, first):
+            self.producer[number], self.names[number] = path, name
         self.count += len(names)
-        self.producer.update(dict.fromkeys(numbers, path))
-        self.names.update(zip(numbers, names, strict=True))
-        return numbers
+        return tuple(range(first, self.count))
 
     def addInputs(self, path: str, names: Sequence[str]) -> tuple[int, ...]:
         numbers = self.new(path, names)

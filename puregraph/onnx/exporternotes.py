@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -98,7 +99,7 @@ class MergedWeights:
         return result
 
 
-def share(value: OnnxValue, readers: list[Any]) -> None:
+def share(value: OnnxValue, readers: Sequence[Any]) -> None:
     """Mark a weight, or a value computed from one, as shared if it has several readers."""
     if value.isWeight and not value.isMerged and len(readers) > 1:
         value.isShared = True

@@ -230,19 +230,19 @@ class ModelReader:
                 why = "a later node computes: sort the nodes" if missing[0] in makers else "no node computes"
                 nodeName = quote(proto.name or proto.output[0])
                 raise GraphError(f"node {nodeName} ({proto.op_type}) reads {quote(missing[0])}, which {why}")
-            inputs = [scope.values[name] if name else OnnxValue("") for name in proto.input]
-            lost = any(value is None for value in inputs)
+            lost = any(name and scope.values[name] is None for name in proto.input)
             results = None if lost else self.node(scope, proto)
             if lost:
                 self.behind(scope, proto)
             for name, value in zip(proto.output, results or [None] * len(proto.output)):
-                if name:
-                    scope.values[name] = value
-                    if value is not None:
-                        value.readers += len(readers.get(name, []))
-                        share(value, readers.get(name, []))
-                    if value is not None and not value.name:
-                        value.name = name
+                if not name:
+                    continue
+                scope.values[name] = value
+                if value is not None:
+                    uses = readers.get(name, ())
+                    value.readers += len(uses)
+                    share(value, uses)
+                    value.name = value.name or name
 
     def node(self, scope: NameScope, proto: Any) -> Outputs | None:
         """The outputs of a node; if it cannot be read, None, and the fault is recorded."""
@@ -542,7 +542,9 @@ def checkAttributes(proto: Any, opset: int) -> None:
     known = attributesOf(proto.op_type, opset)
     if known is None:
         return
+    present = set()
     for attribute in proto.attribute:
+        present.add(attribute.name)
         if attribute.name not in known:
             names = f"its attributes are {', '.join(sorted(known))}" if known else "it has none"
             raise GraphError(f"no attribute {quote(attribute.name)} in opset {opset}; {names}")
@@ -552,7 +554,6 @@ def checkAttributes(proto: Any, opset: int) -> None:
             raise GraphError(f"{attribute.name}: wanted {wanted.lower()}, got {actual.lower()}")
         if attribute.name in FLAGS and attribute.i not in (0, 1):
             raise GraphError(f"{attribute.name}: wanted 0 or 1, got {attribute.i}")
-    present = {attribute.name for attribute in proto.attribute}
     missing = [name for name, (_, isNeeded) in known.items() if isNeeded and name not in present]
     if missing:
         raise GraphError(f"its required attribute {missing[0]} is missing")

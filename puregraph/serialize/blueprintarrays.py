@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Any
 
 from puregraph.core.base.dtype import dtypeNamed
@@ -71,10 +72,15 @@ def holderOf(holders: dict[str, Module], path: Any) -> tuple[Module, str]:
         holder: Any = holders.get(head)
         for inner in steps:
             holder = vars(holder).get(inner) if isinstance(holder, Module) else None
-        cls = type(holder)
-        if isinstance(holder, Module) and name.isidentifier() and not callable(getattr(cls, name, None)):
+        if isinstance(holder, Module) and name.isidentifier() and not isMethod(type(holder), name):
             return holder, name
     raise CheckpointError(f"no module of the graph holds {path!r:.80}")
+
+
+@lru_cache(1024)
+def isMethod(cls: type, name: str) -> bool:
+    """True if a class has a method of this name."""
+    return callable(getattr(cls, name, None))
 
 
 def derivedFrom(row: Any, path: str, holders: dict[str, Module]) -> Any:
@@ -105,9 +111,10 @@ def setUp(holders: dict[str, Module], path: str, settings: dict[str, Any]) -> bo
     if stored.dtype != dtype:
         Stored.calcMode(stored, dtype)
     if isinstance(stored, Param):
+        rate = rateOf(decode(settings["rate"]), path) if "rate" in settings else 1.0
         options = (
             ("trainable", settings.get("trainable", True) is True),
-            ("rate", rateOf(decode(settings.get("rate", 1.0)), path)),
+            ("rate", rate),
             ("decay", settings.get("decay", True) is True),
         )
         for option, value in options:
