@@ -27,9 +27,9 @@ from puregraph.graph.analysis.difference import (
     graphDifference,
     weightsOf,
 )
-from puregraph.serialize.checkpoint import namingFaults
 from puregraph.serialize.nativefile import NativeFile
 from puregraph.serialize.openfile import openFile
+from puregraph.serialize.opening import namingFaults
 
 
 @uncollected()  # both graphs and their comparison are needed until the end

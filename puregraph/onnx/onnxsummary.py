@@ -12,7 +12,8 @@ from puregraph.core.errors import GraphError, PuregraphError, plural, printable,
 from puregraph.graph.analysis.footprint import Footprint
 from puregraph.graph.analysis.summary import render
 from puregraph.onnx.modelfile import ModelFile
-from puregraph.onnx.reader import ModelReader, declaredShape, opsetsOf
+from puregraph.onnx.modelinputs import declaredShape, opsetsOf
+from puregraph.onnx.reader import ModelReader
 
 OPEN_SIZE = 1  # the size that symbols get in a comparison
 CUT = 300  # maximum characters of another program's message

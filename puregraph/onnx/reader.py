@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from functools import cache
 from typing import Any, NamedTuple
-
-import numpy as np
 
 from puregraph.core.arguments import Argument, Flag, Size, takes
 from puregraph.core.base.budget import Budget, BudgetError
 from puregraph.core.base.uncollected import uncollected
-from puregraph.core.dim import Dim
 from puregraph.core.errors import (
     CheckpointError,
     GraphError,
@@ -21,19 +17,19 @@ from puregraph.core.errors import (
     plural,
     printable,
     quote,
-    show,
 )
 from puregraph.core.errors.userwarning import warnUser
 from puregraph.core.rules import REGISTRY
-from puregraph.core.shape import asShape
 from puregraph.graph import Graph
 from puregraph.graph.input import Input
 from puregraph.graph.module import Module
 from puregraph.onnx import opregistry
 from puregraph.onnx.exporternotes import ExporterNotes, MergedWeights, share
 from puregraph.onnx.functionbody import bodyOf, isWrittenOut, localFunctions
-from puregraph.onnx.graphbuilder import GraphBuilder, dimsFrom
-from puregraph.onnx.modelfile import NUMERIC, ModelFile, dtypeOf, notNumeric, shortestDecimal
+from puregraph.onnx.graphbuilder import GraphBuilder
+from puregraph.onnx.modelfile import NUMERIC, ModelFile, dtypeOf, notNumeric
+from puregraph.onnx.modelinputs import chosenShape, declaredShape, known, opsetsOf
+from puregraph.onnx.nodeattributes import attributeOf, checkAttributes, checkRequired, required, typed
 from puregraph.onnx.oldopsets import OLDEST_OPSET, renewed
 from puregraph.onnx.onnxnode import OnnxNode
 from puregraph.onnx.onnxsequence import OnnxSequence, flattened
@@ -374,189 +370,10 @@ def pathOf(scope: NameScope, proto: Any) -> str:
     return f"{scope.path}{proto.name or next(filter(None, proto.output), proto.op_type)}"
 
 
-def typed(proto: Any, kind: str, opset: int) -> Any:
-    """An attribute with the type that its operator declares, if the file has none, as the oldest files do."""
-    declared = None if proto.type else (attributesOf(kind, opset) or {}).get(proto.name)
-    if declared is None:
-        return proto
-    copy = type(proto)()
-    copy.CopyFrom(proto)
-    copy.type = declared[0]
-    return copy
-
-
-def attributeOf(file: ModelFile, proto: Any) -> Any:
-    """The value of an attribute: a number, text, array, a list of these, or a graph unchanged."""
-    from onnx import AttributeProto, helper
-
-    if proto.type == AttributeProto.TENSOR:
-        return file.array(proto.t)
-    if proto.type == AttributeProto.FLOAT:
-        return shortestDecimal(np.float32(proto.f))
-    value = helper.get_attribute_value(proto)
-    if isinstance(value, bytes):
-        return value.decode("utf-8", "replace")
-    if proto.type == AttributeProto.STRINGS:
-        return [text.decode("utf-8", "replace") for text in value]
-    return list(value) if proto.type in (AttributeProto.INTS, AttributeProto.FLOATS) else value
-
-
-def known(info: Any, value: Any) -> Any:
-    """An input with a given value, in the dtype that the model declares; None makes an absent optional.
-
-    Raises    GraphError for a value of another kind or shape, or one that the dtype cannot hold
-    """
-    if value is None and info.type.WhichOneof("value") == "optional_type":
-        return OnnxSequence([], isAbsent=True)
-    dtype, shape = dtypeOf(info.type.tensor_type.elem_type), declaredShape(info)
-    try:
-        array = np.asarray(value)
-    except ValueError as error:  # rows of different lengths
-        raise GraphError(f"values: input {quote(info.name)}: wanted an array, got {error}") from None
-    fits = (
-        shape is None
-        or len(shape) == array.ndim
-        and all(isinstance(n, Dim) or n == m for n, m in zip(shape, array.shape))
-    )
-    isOfKind = {array.dtype.kind, dtype.kind} <= {"i", "u"} or np.can_cast(array.dtype, dtype, "same_kind")
-    if not isOfKind or not fits:
-        wanted = f"{dtype}{'' if shape is None else show(shape)}"
-        raise GraphError(f"values: input {quote(info.name)}: wanted {wanted}, got {array.dtype}{show(array.shape)}")
-    return OnnxValue.of(info.name, held(info.name, array, dtype))
-
-
-def held(name: str, array: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """Values converted to another dtype of the same kind.
-
-    Raises    GraphError naming the first integer that is outside its range, or float that becomes infinite
-    """
-    with np.errstate(over="ignore"):
-        converted = array.astype(dtype)
-    wrong = np.isfinite(array) & ~np.isfinite(converted) if dtype.kind == "f" else converted != array
-    if wrong.any():
-        limits = np.finfo(dtype) if dtype.kind == "f" else np.iinfo(dtype)
-        within = f"{dtype} from {limits.min} to {limits.max}"
-        raise GraphError(f"values: input {quote(name)}: wanted {within}, got {array[wrong].flat[0]}")
-    return converted
-
-
-def declaredShape(info: Any) -> Any:
-    """The declared shape of an input, with symbols; None if it declares none."""
-    if not info.type.tensor_type.HasField("shape"):
-        return None
-    dims = info.type.tensor_type.shape.dim
-    sizes = [d.dim_value if d.HasField("dim_value") else d.dim_param for d in dims]
-    return dimsFrom(sizes, info.name)
-
-
-def chosenShape(info: Any, shape: Any) -> Any:
-    """The shape of an input from the argument `shapes`; a size of None may be any.
-
-    Raises    ShapeError naming the input if it is not a shape
-    """
-    try:
-        named = [f"{info.name}_{i}" if n is None else n for i, n in enumerate(shape)] if isShaped(shape) else shape
-        return dimsFrom(list(asShape(named)), info.name)
-    except ShapeError as error:
-        fault = error.faults[0]
-        raise ShapeError(fault._replace(module=f"shapes: input {quote(info.name)}")) from None
-
-
-def isShaped(shape: Any) -> bool:
-    """True for a list or tuple of sizes."""
-    return isinstance(shape, (tuple, list))
-
-
-def opsetsOf(model: Any) -> dict[str, int]:
-    """The version of each domain of operators. Files of the format's versions 1 and 2 name none: opset 1.
-
-    Raises    GraphError for a version that is newer than supported, or below 1
-    """
-    versions = {"" if opset.domain == "ai.onnx" else opset.domain: opset.version for opset in model.opset_import}
-    if not versions and 1 <= model.ir_version < 3:
-        versions[""] = 1
-    version = versions.get("", opregistry.NEWEST)
-    if not 1 <= version <= opregistry.NEWEST:
-        raise GraphError(
-            f"opset {version}: wanted 1 to {opregistry.NEWEST}; convert the model with onnx.version_converter"
-        )
-    return versions
-
-
 def few(paths: list[str]) -> str:
     """The names of some nodes."""
     more = f" and {len(paths) - 5} more" if len(paths) > 5 else ""
     return ", ".join(quote(path) for path in paths[:5]) + more
-
-
-@cache
-def required(kind: str, opset: int) -> tuple[str, ...]:
-    """The names of an operator's required inputs, "" for optional ones; the last name also stands for all further
-    inputs."""
-    from onnx import defs
-
-    try:
-        schema = defs.get_schema(kind, opset)
-    except defs.SchemaError:
-        return ()
-    optional = defs.OpSchema.FormalParameterOption.Optional
-    return tuple(["" if formal.option == optional else formal.name for formal in schema.inputs])
-
-
-def checkRequired(names: tuple[str, ...], inputs: list[Any]) -> None:
-    """Check that all required inputs are present.
-
-    Raises    GraphError naming the first one that is left out
-    """
-    for i, value in enumerate([*inputs, *[None] * (len(names) - len(inputs))]):
-        name = names[min(i, len(names) - 1)] if names else ""
-        if value is None and name:
-            raise GraphError(f"its required input {name} is missing")
-
-
-FLAGS = frozenset(  # attributes that are 0 or 1
-    """align_corners allowzero antialias broadcast ceil_mode center_point_box count_include_pad exclude_outside
-    exclusive fmod input_forget inverse is_causal keepdims largest layout linear_before_reset
-    noop_with_empty_axes onesided reverse saturate select_last_index sorted storage_order training_mode transA
-    transB upper""".split()
-)
-
-
-@cache
-def attributesOf(kind: str, opset: int) -> dict[str, tuple[int, bool]] | None:
-    """(type, required) of each attribute of an operator; None for an operator that the standard does not have."""
-    from onnx import defs
-
-    try:
-        schema: Any = defs.get_schema(kind, opset)
-    except defs.SchemaError:
-        return None
-    return {name: (attribute.type.value, attribute.required) for name, attribute in schema.attributes.items()}
-
-
-def checkAttributes(proto: Any, opset: int) -> None:
-    """Check that a node has only attributes of its operator, with their types, and all required ones.
-
-    Raises    GraphError naming the first one that is wrong or missing
-    """
-    known = attributesOf(proto.op_type, opset)
-    if known is None:
-        return
-    present = set()
-    for attribute in proto.attribute:
-        present.add(attribute.name)
-        if attribute.name not in known:
-            names = f"its attributes are {', '.join(sorted(known))}" if known else "it has none"
-            raise GraphError(f"no attribute {quote(attribute.name)} in opset {opset}; {names}")
-        kind = known[attribute.name][0]
-        if attribute.type not in (kind, 0):
-            wanted, actual = (attribute.AttributeType.Name(number) for number in (kind, attribute.type))
-            raise GraphError(f"{attribute.name}: wanted {wanted.lower()}, got {actual.lower()}")
-        if attribute.name in FLAGS and attribute.i not in (0, 1):
-            raise GraphError(f"{attribute.name}: wanted 0 or 1, got {attribute.i}")
-    missing = [name for name, (_, isNeeded) in known.items() if isNeeded and name not in present]
-    if missing:
-        raise GraphError(f"its required attribute {missing[0]} is missing")
 
 
 def noteOperator(proto: Any, path: str, modules: list[Module]) -> None:

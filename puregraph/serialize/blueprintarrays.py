@@ -72,7 +72,8 @@ def holderOf(holders: dict[str, Module], path: Any) -> tuple[Module, str]:
         holder: Any = holders.get(head)
         for inner in steps:
             holder = vars(holder).get(inner) if isinstance(holder, Module) else None
-        if isinstance(holder, Module) and name.isidentifier() and not isMethod(type(holder), name):
+        cls: Any = type(holder)
+        if isinstance(holder, Module) and name.isidentifier() and not isMethod(cls, name):
             return holder, name
     raise CheckpointError(f"no module of the graph holds {path!r:.80}")
 

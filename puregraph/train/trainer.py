@@ -23,7 +23,10 @@ from puregraph.distributed.worlds.mesh import checkStages, checkTensor
 from puregraph.graph.module import Module
 from puregraph.ops.native.threads.blas import oneThread, openBlas
 from puregraph.optimizers.multioptimizer import optimizerFrom
-from puregraph.serialize.checkpoint import assign, checkOptimizer, opened, save, stage
+from puregraph.serialize.checkpoint import save
+from puregraph.serialize.opening import opened
+from puregraph.serialize.savedoptimizer import checkOptimizer
+from puregraph.serialize.staging import assign, stage
 from puregraph.train import state
 from puregraph.train.callbacks.callback import callbacksFrom
 from puregraph.train.callbacks.progress import progressFrom

@@ -11,7 +11,7 @@ import puregraph  # noqa: E402
 from puregraph import GraphError, ShapeError  # noqa: E402
 from puregraph.modules.costs import MSE  # noqa: E402
 from puregraph.onnx import fromOnnx, toOnnx  # noqa: E402
-from puregraph.onnx.reader import known  # noqa: E402
+from puregraph.onnx.modelinputs import known  # noqa: E402
 from puregraph.optimizers import SGD  # noqa: E402
 
 

@@ -32,7 +32,7 @@ from puregraph.graph.input import Input
 from puregraph.graph.module import Module
 from puregraph.graph.sequential import Sequential
 from puregraph.modules import Identity, Linear, Relu, costs
-from puregraph.serialize import checkpoint
+from puregraph.serialize import checkpointwriter, staging
 from puregraph.serialize.checkpoint import contents, load, loadGraph, loadInto
 from puregraph.serialize.classnames import OWN, registerModule
 
@@ -480,7 +480,7 @@ def test_memory_that_ends_while_a_file_is_loaded_changes_nothing(monkeypatch):
                 raise MemoryError
             return values
 
-        monkeypatch.setattr(checkpoint, "aligned", scarce)
+        monkeypatch.setattr(staging, "aligned", scarce)
         with pytest.raises(CheckpointError, match="MemoryError"):
             net.load(data)
         assert [array.array for array in net.params.values()] == untouched == [None] * len(untouched)
@@ -586,10 +586,10 @@ def test_the_old_file_survives_a_save_that_fails_in_the_middle(error, tmp_path, 
     net, path = small(), tmp_path / "net.h5"
     net.save(path)
     before = path.read_bytes()
-    fetch = checkpoint.device.toHost
+    fetch = checkpointwriter.device.toHost
     calls = iter(range(100))
     monkeypatch.setattr(
-        checkpoint.device, "toHost", lambda a: fetch(a) if next(calls) < 4 else (_ for _ in ()).throw(error())
+        checkpointwriter.device, "toHost", lambda a: fetch(a) if next(calls) < 4 else (_ for _ in ()).throw(error())
     )
     with pytest.raises(CheckpointError if error is OSError else error):
         net.save(path)
@@ -917,13 +917,13 @@ def test_a_private_file_is_replaced_through_a_private_one(tmp_path, monkeypatch)
     path, seen = tmp_path / "net.h5", []
     small().save(path)
     path.chmod(0o600)
-    inner = checkpoint.write
+    inner = checkpointwriter.write
 
     def watched(file, *rest):
         seen.append(stat.S_IMODE(os.fstat(file.fileno()).st_mode))
         inner(file, *rest)
 
-    monkeypatch.setattr(checkpoint, "write", watched)
+    monkeypatch.setattr(checkpointwriter, "write", watched)
     small().save(path)
     assert seen == [0o600] and stat.S_IMODE(path.stat().st_mode) == 0o600
     path.chmod(0o644)

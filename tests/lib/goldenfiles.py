@@ -27,7 +27,7 @@ from puregraph import (
 from puregraph.core.storage.pieces import ElementRange, PieceSet, writePiece
 from puregraph.modules import Add, Conv2D, Flatten, MaxPool2D
 from puregraph.optimizers import SGD
-from puregraph.serialize.checkpoint import DividedState, save
+from puregraph.serialize.checkpointwriter import DividedState, save
 
 FOLDER = Path(__file__).resolve().parents[1] / "files" / "golden"
 

@@ -14,7 +14,7 @@ from puregraph.distributed import world
 from puregraph.distributed.collectives.bucketedsum import BucketedSum
 from puregraph.train.objective import Objective
 from puregraph.distributed.sharding import ShardedUpdate
-import puregraph.serialize.checkpoint as checkpoint
+import puregraph.serialize.checkpointwriter as checkpoint
 import puregraph.core.storage.pieces as pieces
 tellPid()
 where, rank, step, shard = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4] if sys.argv[4:] else None

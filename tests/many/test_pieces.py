@@ -14,7 +14,8 @@ from puregraph import Adam, Linear, Sequential
 from puregraph.core.errors import CheckpointError, DataError
 from puregraph.core.storage import pieces
 from puregraph.core.storage.pieces import ElementRange, PieceSet, removePieces, writePiece
-from puregraph.serialize.checkpoint import DividedState, load, loadGraph, save
+from puregraph.serialize.checkpoint import load, loadGraph, save
+from puregraph.serialize.checkpointwriter import DividedState
 
 SAVING = """
 import recipes
@@ -213,7 +214,7 @@ import os, signal, sys, time, recipes
 from launched import tellPid
 from puregraph import Checkpoint
 from puregraph.distributed import world
-import puregraph.serialize.checkpoint as checkpoint
+import puregraph.serialize.checkpointwriter as checkpoint
 import puregraph.core.storage.pieces as pieces
 tellPid()
 where, rank = sys.argv[1], int(sys.argv[2])

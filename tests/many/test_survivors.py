@@ -15,7 +15,7 @@ from puregraph import Checkpoint, CsvLog
 from puregraph.distributed import BucketedSum, world
 from puregraph.train.objective import Objective
 from puregraph.distributed.dataparallel import SharedStep
-import puregraph.serialize.checkpoint as checkpoint
+import puregraph.serialize.checkpointwriter as checkpoint
 import puregraph.train.epochloop as epochloop
 tellPid()
 name, own, trainer = sys.argv[1], world().rank, None

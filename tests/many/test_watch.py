@@ -176,7 +176,7 @@ from puregraph import Checkpoint
 from puregraph.distributed import world
 from puregraph.distributed.collectives.bucketedsum import BucketedSum
 from puregraph.train.objective import Objective
-import puregraph.serialize.checkpoint as checkpoint
+import puregraph.serialize.checkpointwriter as checkpoint
 tellPid()
 where, rank = sys.argv[1], int(sys.argv[2])
 shared = re.findall("/dev/shm/mpich[^ \\n]+", Path("/proc/self/maps").read_text())

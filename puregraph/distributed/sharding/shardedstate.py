@@ -17,7 +17,7 @@ from puregraph.distributed.worlds.world import World
 from puregraph.graph import Graph
 from puregraph.optimizers.optimizer import Optimizer
 from puregraph.optimizers.slot import Slot
-from puregraph.serialize.checkpoint import DividedState, save
+from puregraph.serialize.checkpointwriter import DividedState, save
 
 Result = TypeVar("Result")
 
