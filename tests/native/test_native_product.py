@@ -21,6 +21,7 @@ from puregraph.ops.product.native.blocking import ACCUMULATORS, DEPTH, PACKED_B,
 from puregraph.ops.product.native.gemm import BatchAxis, gemm
 from puregraph.ops.product.native.gemv import horizontalSums
 from puregraph.ops.product.native.microkernel import registers, tiles
+from puregraph.ops.product.native.pack import PackedMatrix
 from puregraph.ops.product.native.packedmatrix import packed
 
 LANES = jit.lanes(4)
@@ -434,6 +435,31 @@ def test_nothing_is_read_behind_the_last_number(rng, real, cpu, lanes, m, n, k):
         a = atTheEnd(matrix(rng, m, k, "rows", real))
         for b in (atTheEnd(matrix(rng, k, n, "rows", real)), atTheEnd(matrix(rng, n, k, "rows", real)).T):
             assert agrees(multiply(a, b, lanes), a, b)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs mprotect")
+@pytest.mark.parametrize("n", [200, 360, 672])
+def test_a_packed_matrix_is_not_read_behind_its_last_number(rng, real, n):
+    """Although the code prefetches what lies behind."""
+    b = matrix(rng, 90, n, "rows", real)
+    lanes = lanesOf(b, LANES)
+    panels, works = packed(b, n, 90, strides(b), lambda count: atTheEnd(np.zeros(count, real)), lanes, 3, kindOf(b))
+    run(works)
+    for m in (2, 5, 8, 24, 31):
+        a, y = matrix(rng, m, 90, "rows", real), np.zeros((m, n), real)
+        works = gemm(a, panels, EpilogueSpec(y, n, (), kindOf(y)), m, n, 90, strides(a), lanes=lanes, real=kindOf(a))
+        run(works)
+        assert agrees(y, a, b)
+
+
+def test_each_vector_of_a_packed_matrix_is_prefetched():
+    a = np.zeros(1, "f4")
+    panels = PackedMatrix(a, 384, 1536, 3, 16)
+    (work,) = gemm(a, panels, EpilogueSpec(a, 1536), 8, 1536, 384, (384, 1), lanes=16, threads=1)
+    code = IRBuilder()
+    work.write(code)
+    (text,) = code.functions.values()
+    assert text.count("call void @llvm.prefetch") == 3
 
 
 def test_a_matrix_that_was_packed_is_read_once_by_a_few_rows():

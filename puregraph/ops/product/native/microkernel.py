@@ -12,6 +12,7 @@ from puregraph.ops.native.llvm.irbuilder import IRBuilder
 
 LINE = 64  # bytes of a cache line
 AHEAD = 16  # rows of b that are prefetched before they are read
+STREAM = 12 << 10  # bytes of a packed b that are prefetched before they are read: of weights that are in no cache
 LOOP, ROW = 1.0, 0.04  # the cost of an iteration besides its multiplications: fixed, and per element of a
 
 
@@ -106,7 +107,7 @@ def multiply(
 ) -> None:
     """to[r, v] = sum_k a[r, k] b[k, v] over `count` steps along k, added to the old to[r, v] unless `isFirst`.
 
-    b is packed, or has a stride between its rows; then rows are prefetched, and may be packed to `copy` on the way.
+    b is packed, or has a stride between its rows, which may be packed to `copy` on the way; either is prefetched.
     `vectors`  the number of vectors to compute, from the first of the tile (0: all)
     `columns`  the number of columns of b, if the last vector may go beyond them
     `ahead`    addresses to prefetch into L2, and their steps along k
@@ -120,6 +121,7 @@ def multiply(
     ) -> None:
         targets, optional = more[: 2 * len(ahead)], more[2 * len(ahead) :]
         step = tile.width if bStride is None else optional[0]
+        further = STREAM // SIZES[tile.factor] if bStride is None else step * AHEAD
         copyTarget = None if copy is None else optional[1]
         masks: list[IRValue | None] = [None] * vectors
         lanes, zero = tile.lanes, code.constant(0, IRType(tile.real, tile.lanes))
@@ -133,8 +135,7 @@ def multiply(
             for address, stride in zip(targets[::2], targets[1::2]):
                 address.at(k * stride).prefetch(near=False)
             for v, element in enumerate(right):
-                if bStride is not None:
-                    row.at(AHEAD * step).prefetch(v * lanes)
+                row.at(further).prefetch(v * lanes)
                 if copyTarget is not None:
                     copyTarget.at(k * tile.width).store(v * lanes, element)
             for r, line in enumerate(totals):
