@@ -4,6 +4,7 @@ from puregraph.modules.block.convlstm import ConvLSTM
 from puregraph.modules.block.decoding import Transformer, TransformerDecoder, TransformerDecoderLayer
 from puregraph.modules.block.encoding import TransformerEncoder, TransformerEncoderLayer
 from puregraph.modules.block.graphconv import GINConv
+from puregraph.modules.block.mamba import Mamba
 from puregraph.modules.block.mixture import MoE
 from puregraph.modules.block.multihead import MultiHeadAttention
 from puregraph.modules.block.recurrentlayers import GRUCell, LSTMCell, RecurrentLayers, RNNCell
@@ -15,6 +16,7 @@ __all__ = [
     "GINConv",
     "GRUCell",
     "LSTMCell",
+    "Mamba",
     "MoE",
     "MultiHeadAttention",
     "RNNCell",
