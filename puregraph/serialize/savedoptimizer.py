@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from puregraph.core.errors import CheckpointError
+from puregraph.core.errors import ArgumentError, CheckpointError
 from puregraph.core.storage.jsoncodec import decode, encode
 from puregraph.graph import Graph
 from puregraph.optimizers import InitRecorder, Optimizer
@@ -42,7 +42,10 @@ def describe(made: InitRecorder, where: str) -> dict[str, Any]:
 
 
 def remake(row: Any, isChanged: bool = True) -> Any:
-    """Rebuild an optimizer or schedule from its description; `isChanged` includes settings that were changed later."""
+    """Rebuild an optimizer or schedule from its description; `isChanged` includes settings that were changed later.
+
+    Raises    CheckpointError for a description that `describe` does not write, or arguments that the class refuses
+    """
     good = isinstance(row, dict) and isinstance(row.get("args"), list) and isinstance(row.get("kwargs"), dict)
     require(good, "an optimizer or schedule", row)
     cls = classNamed(row.get("class"))
@@ -60,7 +63,10 @@ def remake(row: Any, isChanged: bool = True) -> Any:
         names = list(inspect.signature(cls.__init__).parameters)[1 : len(args) + 1]
         kwargs |= dict(zip(names, args)) | {name: decode(v, special) for name, v in changed.items()}
         args = []
-    return cls(*args, **kwargs)
+    try:
+        return cls(*args, **kwargs)
+    except ArgumentError as error:  # the file has arguments that the class refuses
+        raise CheckpointError(f"its {cls.__name__} cannot be made: {error}") from error
 
 
 def partOf(graph: Graph, optimizer: Optimizer) -> dict[str, str] | None:

@@ -622,6 +622,11 @@ def forge(change):
     return header + structure + data[layout.structureEnd : offset] + text
 
 
+def adam(**settings):
+    """An optimizer as a manifest describes it."""
+    return {"class": "optimizers.Adam", "args": [], "kwargs": settings, "step": 0, "state": []}
+
+
 def rowOf(manifest, name="params/fc.W"):
     return next(row for row in manifest["arrays"] if row[0] == name)
 
@@ -678,6 +683,14 @@ def setRow(index, value):
             "its optimizer cannot be {'args'",
         ),
         (lambda m: m.update(optimizer={"class": "optimizers.Adam"}), "cannot load"),
+        (
+            lambda m: m.update(optimizer=adam(beta1=1)),
+            "cannot load.*cannot be made: Adam: wanted beta1 from 0 to below 1",
+        ),
+        (
+            lambda m: m.update(optimizer=adam(module=1)),
+            "cannot load.*cannot be made: Adam: there is no argument module",
+        ),
     ],
 )
 def test_a_forged_manifest_is_refused(change, words):
