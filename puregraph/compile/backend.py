@@ -55,8 +55,15 @@ class Backend(NamedTuple):
 
         Raises    PuregraphError if the budget, in bytes, cannot be met
         """
-        schedule = runPasses(schedule, self.passes().prepare)
-        return planned(schedule, budget, self.lowered, self.alignment, self.outputType)
+        return planned(self.prepared(schedule), budget, self.lowered, self.alignment, self.outputType)
+
+    def prepared(self, schedule: Schedule) -> Schedule:
+        """A traced schedule after the passes that run once."""
+        return runPasses(schedule, self.passes().prepare)
+
+    def planOf(self, lowered: Schedule) -> MemoryPlan:
+        """The memory plan of a lowered schedule."""
+        return MemoryPlan(lowered, self.alignment, self.outputType)
 
     def lowered(self, schedule: Schedule) -> Schedule:
         """A lowered copy of a schedule."""

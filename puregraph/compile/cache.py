@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
+from puregraph.compile.opensteps import OpenSteps
 from puregraph.compile.program import Program
 from puregraph.compile.runtime.buffers import Workspace
 from puregraph.compile.trace.costchecks import warnOf
@@ -32,11 +33,12 @@ MAX_COUNTED_SHAPES = 4096  # maximum number of shapes whose uses are counted
 class Programs:
     """The programs of one graph by shapes and dtypes; all of them share one arena.
 
-    A training step on a CPU is compiled for each shape at first use: kernels are shared, and it runs eagerly many times
-    slower. Of other steps only the first few shapes are, later ones when they come a second time. Once programs fill
-    the memory that is theirs, other shapes run eagerly until a program has been unused for long: compiling shapes again
-    and again as they alternate would take longer than running them. A warning says so once. `check` checks the shapes
-    first.
+    Programs for more shapes are made from the `OpenSteps` of the first ones, in a few milliseconds. Where these do not
+    hold, a training step on a CPU is compiled for each shape at first use: kernels are shared, and it runs eagerly many
+    times slower. Of other steps only the first few shapes are, later ones when they come a second time. Once programs
+    fill the memory that is theirs, the least recently used one makes room; without open steps, other shapes run eagerly
+    until a program has been unused for long: compiling shapes again and again as they alternate would take longer than
+    running them. A warning says so once. `check` checks the shapes first.
     """
 
     def __init__(self, graph: Graph, check: Callable[[list[Any]], None] | None = None):
@@ -46,6 +48,7 @@ class Programs:
         self.used: dict[Any, int] = {}  # the index of the last batch, by key
         self.count = 0
         self.hasWarned = False
+        self.openSteps: dict[Any, OpenSteps] = {}
         self.around: Callable[[list[Any]], AbstractContextManager] = nullcontext  # context to build a program in
 
     def __getstate__(self) -> dict:
@@ -71,14 +74,19 @@ class Programs:
             if len(self.seen) >= MAX_COUNTED_SHAPES:
                 self.seen.clear()
             self.seen[key] += 1
-            if self.seen[key] == 1 and len(self.kept) >= SHAPES_AT_FIRST_USE and not self.compilesNew(options):
+            openSteps = self.openSteps.setdefault((tuple(map(len, shapes)), key[len(shapes) :]), OpenSteps())
+            isOpen = bool(openSteps.steps)
+            isFirst = self.seen[key] == 1 and len(self.kept) >= SHAPES_AT_FIRST_USE
+            if isFirst and not isOpen and not self.compilesNew(options):
                 return None
             if self.check is not None:
                 self.check(shapes)
-            if self.isFull and not self.evictOldest():
+            if self.isFull and not self.evictOldest(isOpen):
                 return None
             with self.around(shapes):
-                program = self.kept[key] = Program(self.graph, shapes, dtypes, workspace=self.workspace, **options)
+                program = self.kept[key] = Program(
+                    self.graph, shapes, dtypes, workspace=self.workspace, openSteps=openSteps, **options
+                )
         self.kept.move_to_end(key)
         self.used[key] = self.count
         return program
@@ -96,10 +104,13 @@ class Programs:
         size = sum(program.bytesBeside for program in self.kept.values())
         return size >= max(MIN_KEPT_BYTES, memoryBytes() // KEPT_SHARE)
 
-    def evictOldest(self) -> bool:
-        """Drop the least recently used program if it has been unused for long; warn the first time none is."""
+    def evictOldest(self, isOpen: bool) -> bool:
+        """Drop the least recently used program if it has been unused for long; warn the first time none is.
+
+        With open steps it is dropped at once: making it again takes little.
+        """
         oldest = next(iter(self.kept))
-        if self.count - self.used[oldest] > UNUSED_BATCHES:
+        if isOpen or self.count - self.used[oldest] > UNUSED_BATCHES:
             del self.kept[oldest], self.used[oldest]
             return True
         if not self.hasWarned:

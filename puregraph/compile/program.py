@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from puregraph.compile.backend import GPU, NUMPY, backendFor
+from puregraph.compile import verify
+from puregraph.compile.backend import GPU, NATIVE, NUMPY, backendFor
 from puregraph.compile.conform import adaptIntegers, conformed, followFloats
 from puregraph.compile.eager import eagerStep, inMode, runAfterFailure, trialRun
 from puregraph.compile.fallback import REPORT, isOwn, nodesIn, noteHalves, warnOnce
@@ -37,6 +38,7 @@ from puregraph.core.machinememory import largeFault
 from puregraph.graph import Graph
 
 if TYPE_CHECKING:
+    from puregraph.compile.opensteps import OpenSteps
     from puregraph.core.shape import Shape
     from puregraph.graph.module import Module
 
@@ -98,10 +100,12 @@ class Program:
         poison: bool = False,
         workspace: Workspace | None = None,
         budget: int | None = None,
+        openSteps: OpenSteps | None = None,
         **options: Any,
     ):
         self.graph, self.shapes, self.train = graph, [tuple(s) for s in shapes], train
         self.fixedDtypes, self.poison, self.workspace, self.budget = dtypes, poison, workspace or Workspace(), budget
+        self.openSteps: Any = openSteps
         self.request = StepRequest(**options)
         self.asking: Any = None  # an optimizer, such as LBFGS, whose update runs the step several times
         self.isAsked = False  # True while that update runs
@@ -119,7 +123,7 @@ class Program:
         self.dtypes = list(map(np.dtype, wanted))
         real = next((d for d in self.dtypes if isFloating(d)), np.float32)
         self.isLoose = self.fixedDtypes is None and self.graph.dtype is None
-        self.backend, self.executable, self.current = NUMPY, None, None
+        self.backend, self.executable, self.current, self.isOpened = NUMPY, None, None, False
         self.fastPath: Callable[[Sequence[Any], bool], Any] | None = None
         self.partitioned: Any = None
         self.why, self.untried = "", False
@@ -131,9 +135,11 @@ class Program:
                 self.backend = backendFor(self.graph, self.graph.dtype or real)
                 if self.backend is not GPU and any(m.precision == "bfloat16" for m in self.modules):
                     noteHalves(self.graph)
-                schedule = self.schedule()
+                opened = self.openSteps.schedule(self) if self.mayBeOpen else None
+                self.isOpened = opened is not None
+                schedule = self.schedule() if opened is None else opened
                 held, unread, reads = schedule.held, schedule.unread, schedule.reads
-                plan = self.backend.plan(schedule, self.budget)
+                plan = self.backend.plan(schedule, self.budget) if opened is None else self.backend.planOf(opened)
                 self.results = StepResults(schedule, self.request)
                 self.buildExecutable(plan)
             except NotCompiledError as error:
@@ -188,15 +194,25 @@ class Program:
         """True if some gradients are stored in float16."""
         return self.backend.halves and any(m.precision == "float16" for m in self.modules)
 
+    @property
+    def mayBeOpen(self) -> bool:
+        """True if this program may be made from a step with open sizes."""
+        isPlain = self.budget is None and self.request.trial is None and not verify.isOn()
+        return self.openSteps is not None and self.backend is NATIVE and isPlain
+
     def schedule(self, **changed: Any) -> Schedule:
         """The calls of this step."""
+        return self.scheduleFor(self.shapes, **changed)
+
+    def scheduleFor(self, shapes: Sequence[Shape], **changed: Any) -> Schedule:
+        """The calls of a step like this one, for other shapes."""
         request = replace(
             self.request, layout=self.backend.layout, keepsComposite=self.backend.keepsComposite, scales=self.scales
         )
-        return schedule(self.graph, self.shapes, self.dtypes, replace(request, **changed))
+        return schedule(self.graph, shapes, self.dtypes, replace(request, **changed))
 
     def __getstate__(self) -> dict:
-        return {k: v for k, v in vars(self).items() if k not in MADE}
+        return {k: v for k, v in vars(self).items() if k not in MADE} | {"openSteps": None}
 
     def __setstate__(self, state: dict) -> None:
         vars(self).update(state)
@@ -334,6 +350,8 @@ class Program:
     @property
     def bytes(self) -> int:
         """The size of the arena: the memory of a run besides inputs, outputs, parameters and states."""
+        if self.executable is not None:
+            return self.executable.plan.bytes
         return self.plan.bytes if self.partitioned is None else self.partitioned.bytes
 
     @property
@@ -349,10 +367,15 @@ class Program:
     def plan(self) -> MemoryPlan:
         """The memory plan of this step; before the first run it assumes results for rules that could not be traced.
 
+        A program that was made from an open step is compiled for its own sizes first, so that its calls have them.
+
         Raises    PuregraphError if the step is not compiled, with the reason
         """
         if self.untried:
             return planAhead(self)
+        if self.isOpened:
+            self.openSteps = None
+            self.build()
         if self.executable is None:
             hint = "" if self.partitioned is None else "; it runs in pieces, which `table()` lists with their plans"
             raise PuregraphError(f"{self!r} is not compiled: {self.why}{hint}")

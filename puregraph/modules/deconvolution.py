@@ -61,7 +61,7 @@ class _Transposed(_Convolution):
         size, maps = W.shape[2:], W.shape[1] * self.groups
         around = self.cut(size)[1]
         lengths = [n - sum(both) for n, both in zip(self.lengths(x.shape, size), around)]
-        return padded(convolveData(x, W, (len(x), maps, *lengths), *self.layout(lengths, size)), around)
+        return padded(convolveData(x, W, (x.shape[0], maps, *lengths), *self.layout(lengths, size)), around)
 
     def applyAdjoint(self, grad, W, shape):
         return convolve(self.reached(grad, W.shape[2:]), W, *self.layout(None, W.shape[2:]))

@@ -8,6 +8,7 @@ import pytest
 
 from puregraph import SGD, Calculator, CrossEntropy, Linear, Relu, Sequential, Trainer
 from puregraph.compile import Programs
+from puregraph.compile.opensteps import OpenSteps
 from puregraph.compile.program import Program
 from puregraph.core.errors import GraphWarning
 
@@ -25,7 +26,8 @@ def narrow(monkeypatch):
 
 @pytest.fixture
 def built(monkeypatch):
-    """The shapes that are compiled, in order."""
+    """The shapes that are compiled, in order, each for itself."""
+    monkeypatch.setattr(OpenSteps, "schedule", lambda self, program: None)
     found, original = [], MODULE.Program
 
     def make(graph, shapes, *more, **options):
@@ -71,7 +73,7 @@ def test_shapes_that_come_no_more_make_room_for_others(built):
 
 
 def test_what_is_known_of_shapes_is_bounded(monkeypatch, built):
-    monkeypatch.setattr(MODULE, "KNOWN", 50)
+    monkeypatch.setattr(MODULE, "MAX_COUNTED_SHAPES", 50)
     programs = Programs(Sequential(Relu()).evalMode())
     for x in batches(1, 300):
         programs.get([x])

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import numpy as np
 
 from puregraph.compile.lower.registry import lowers
 from puregraph.compile.passes.nestlines import INTS
-from puregraph.compile.trace.abstract import hidden
 from puregraph.ops.ir.elementlayout import broadcastStrides, canCopy, elementStrides, isRowMajor
 from puregraph.ops.ir.elementlayout import copies as nativeCopies
 from puregraph.ops.ir.strides import contiguous, isDense
 from puregraph.ops.ir.value import Call, Offset, Value, copy, fill, put, store
+from puregraph.ops.ir.views import ArrayView, viewed
 from puregraph.ops.native.llvm.kernelcall import KernelCall
 from puregraph.ops.native.nests.copy import fill as nativeFill
 
@@ -89,9 +90,9 @@ def assigned(call: Call, writer: CopyWriter) -> Any:
     (y,) = call.outs
     if not writer.canCopy(y, *[v for v in (x, part) if type(v) is Value]) or not isBasicKey(key):
         return None
-    target = hidden(y)
-    seen, size = target[key], y.dtype.itemsize
-    to = Offset(y, seen.__array_interface__["data"][0] - target.__array_interface__["data"][0])
+    size = y.dtype.itemsize
+    seen = viewed(operator.getitem, ArrayView(y.shape, y.strides, size), key)
+    to = Offset(y, seen.offset)
     steps = tuple([s // size if n > 1 else 0 for n, s in zip(seen.shape, seen.strides)])
     before = written(x, y, y.dtype, y.shape, elementStrides(y), writer)
     after = written(part, to, y.dtype, seen.shape, steps, writer)

@@ -18,6 +18,7 @@ from puregraph.compile.passes.inline import inlineCheapValues
 from puregraph.compile.passes.relusign import readReluSigns
 from puregraph.compile.trace.loopbody import LoopBody
 from puregraph.compile.trace.schedule import Schedule
+from puregraph.core.opensize import ClosedStepError, isOpen
 from puregraph.ops.ir.strides import contiguous
 from puregraph.ops.ir.value import Call, CallOrigin, Offset, Value, copy, fill, store
 from puregraph.ops.operation import declared
@@ -72,6 +73,8 @@ class PackedOnce:
 def lowerLoop(call: Call, workspace: LoweringWorkspace) -> list[KernelCall] | None:
     """The kernel calls of all runs, one after another; None if a call of the body has no native code."""
     loop: LoopBody = call.function
+    if any(isOpen(v.shape) for v in call.values()):
+        raise ClosedStepError("the runs of a loop are laid out one by one")
     schedule, packed = bodySchedule(loop, workspace), PackedOnce(workspace)
     if not lowerBody(schedule, workspace, packed):
         return None

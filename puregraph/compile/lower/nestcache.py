@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from puregraph.compile.passes.fusion import renamed
+from puregraph.core.opensize import isOpen
 from puregraph.ops.formula.loopnest import Line, LoopNest, Operand, Reduce, ReducedNest, ordered, reduceSets, varying
 from puregraph.ops.native.llvm.instructions import SIZES
 from puregraph.ops.native.llvm.kernelcall import KernelCall
@@ -38,7 +39,8 @@ def nestKernels(nest: LoopNest, scratch: Callable[[int], Any]) -> tuple[list[Ker
 
     `scratch` allocates memory for n numbers of four bytes, for partial reductions.
     """
-    cached = template(nest.space, outline(nest.loads), nest.lines, outline(nest.stores), nest.kind, nest.last)
+    make = template.__wrapped__ if hasOpen(nest) else template
+    cached = make(nest.space, outline(nest.loads), nest.lines, outline(nest.stores), nest.kind, nest.last)
     memory: dict[Any, Any] = {("loads", n): o.what for n, o in nest.loads.items()}
     memory |= {("stores", n): o.what for n, o in nest.stores.items()}
     width = SIZES[nest.kind] // 4
@@ -48,6 +50,12 @@ def nestKernels(nest: LoopNest, scratch: Callable[[int], Any]) -> tuple[list[Ker
         for w in cached.works
     ]
     return made, cached.late
+
+
+def hasOpen(nest: LoopNest) -> bool:
+    """True if some size or stride of a nest is open."""
+    operands = (*nest.loads.values(), *nest.stores.values())
+    return isOpen(nest.space) or any(isOpen(o.strides) for o in operands)
 
 
 def outline(operands: Mapping[str, Operand]) -> Outline:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,7 @@ import numpy as np
 
 from puregraph.core.param import Param
 from puregraph.ops.ir.value import Value
-from puregraph.ops.native.llvm.kernelcall import KernelCall
+from puregraph.ops.native.llvm.kernelcall import KernelCall, settled
 from puregraph.ops.native.threads.pages import AlignedBlock
 
 if TYPE_CHECKING:
@@ -37,14 +38,16 @@ class PackedWeights:
     def keep(self, weight: Value, number: int, count: int, write: Callable[[Value], list[KernelCall]]) -> Value:
         """The Value with the packed weight; `write(to)` returns the kernel calls that pack it."""
         dtype = weight.dtype
+        count = operator.index(count)
         source = zeros(count, dtype)
         made = Value(number, (count,), dtype, (dtype.itemsize,), "constant", "packed", source=source)
-        key = weight.number, *((w.key, *[v for v in w.slots.values() if isinstance(v, int)]) for w in write(made))
+        works = list(map(settled, write(made)))
+        key = weight.number, *((w.key, *[v for v in w.slots.values() if isinstance(v, int)]) for w in works)
         if key not in self.values:
             self.values[key] = made
             if weight.root.role == "param":
                 self.weights[weight.root.number] = weight.root.source
-            self.works += write(made)
+            self.works += works
         return self.values[key]
 
     def refresh(self, pack: Callable[[], None]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from puregraph.ops.ir.value import Value, changed, comparable
+from puregraph.ops.ir.value import Call, Value, changed, comparable
 
 if TYPE_CHECKING:
     from puregraph.compile.trace.schedule import Schedule
@@ -14,7 +14,7 @@ KEPT_RESULT_BYTES = 4096  # results of at most this many bytes are always kept
 
 def eliminateCommonSubexpressions(schedule: Schedule) -> Schedule:
     """Compute equal calls on equal values once; cheap calls only within the same phase."""
-    known: dict[Any, list[Any]] = {}
+    known: dict[Any, dict[str, list[Any]]] = {}
     instead: dict[int, Value] = {}
     calls = []
 
@@ -32,26 +32,29 @@ def eliminateCommonSubexpressions(schedule: Schedule) -> Schedule:
             calls.append(call)
             continue
         lays = tuple([(y.shape, y.dtype, y.strides) for y in call.outs])
-        isFree = call.kind.isView or not (call.kind.isCheap or call.kind.isExact)
-        stays = isFree or sum(y.nbytes for y in call.outs) <= KEPT_RESULT_BYTES
-        phase = None if stays else call.origin.phase
         key = (
-            phase,
             call.origin.precision,
             comparable(call.function),
             comparable(call.arguments),
             comparable(call.options),
             lays,
         )
-        earlier = known.get(key)
+        phases, phase = known.setdefault(key, {}), call.origin.phase
+        earlier = phases.get(phase) or (next(iter(phases.values())) if phases and stays(call) else None)
         if earlier is None:
-            known[key] = call.outs
+            phases[phase] = call.outs
             calls.append(call)
         else:
             instead.update((y.number, same) for y, same in zip(call.outs, earlier))
     schedule.calls = calls
     replace(schedule, now)
     return schedule
+
+
+def stays(call: Call) -> bool:
+    """True if results are kept from one phase to another: those that take long to compute, or few bytes."""
+    isFree = call.kind.isView or not (call.kind.isCheap or call.kind.isExact)
+    return isFree or sum(y.nbytes for y in call.outs) <= KEPT_RESULT_BYTES
 
 
 def replace(schedule: Schedule, now: Any) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from puregraph.compile.passes.group import Axes, Group
 from puregraph.compile.passes.nestlines import BOOL, CPU, FusionTarget, NestLines, filled
+from puregraph.core.opensize import floating
 from puregraph.ops.formula.expr import REMEMBERED, leaf, term
 from puregraph.ops.formula.formula import Formula, formulaOf
 from puregraph.ops.formula.loopnest import Reduce
@@ -263,7 +264,7 @@ class Fuser:
             if isinstance(line, Reduce):
                 reducedAxes = over | chosen(line)
                 name = group.add(Reduce(line.how, names[line.of], chosen(line)))
-                after = ("/", float(read.divisor)) if read.divisor else (">", 0.0) if y.dtype == BOOL else None
+                after = ("/", floating(read.divisor)) if read.divisor else (">", 0.0) if y.dtype == BOOL else None
                 if after:
                     name = group.add(formulaOf(term(after[0], leaf(name), leaf(after[1]))))
             else:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from puregraph.compile.passes.fusion import MAX_GROUP_OPERANDS, renamed
 from puregraph.compile.passes.group import Axes, Group
 from puregraph.compile.passes.nestlines import operand
+from puregraph.core.opensize import numberOf
 from puregraph.ops.formula.expr import leaf, walk
 from puregraph.ops.formula.formula import Formula, formulaOf
 from puregraph.ops.formula.loopnest import HEAVY, Reduce, isAxis
@@ -65,7 +66,7 @@ class Inliner:
     def value(self, i: int, group: Group, y: Value) -> None:
         """Inline a value of a group into the groups that read it, if that pays."""
         later = sorted(set(self.readers.get(y.number, ())) - {i})
-        if not later or y.nbytes < MIN_INLINED_BYTES or y.size != group.size:
+        if not later or numberOf(y.nbytes) < MIN_INLINED_BYTES or y.size != group.size:
             return
         recipe = self.recipe(group, y)
         if recipe is None or any(v.strides != scaled(y, v) for v, _ in self.large(recipe, y)):

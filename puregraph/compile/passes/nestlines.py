@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from puregraph.compile.passes.group import Axes
+from puregraph.core.opensize import OpenSize
 from puregraph.core.tracer import astype
 from puregraph.ops.formula.expr import REMEMBERED, Term, leaf, lower, rebuild, term, walk
 from puregraph.ops.formula.formula import Formula, formulaOf, formulasOf
@@ -303,11 +304,13 @@ def operation(op: str) -> tuple[str, list[Formula]]:
     return names, [formulaOf(term(op, *map(leaf, names)))]
 
 
-def numberOf(a: object) -> float | int | None:
+def numberOf(a: object) -> Any:
     """The constant number of an argument; None if it may vary or is nan. Large integers stay integers."""
     if type(a) is Value:
         isKnown = a.role == "constant" and a.shape == () and a.dtype.kind in "fiub"
         a = a.source.item() if isKnown else None
+    if type(a) is OpenSize:
+        return a
     if isinstance(a, (bool, int, float, np.integer, np.floating, np.bool_)) and not math.isnan(a):
         return float(a) if float(a) == a else int(a)
     return None

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from puregraph.core.opensize import numberOf
 from puregraph.ops.formula.expr import REMEMBERED, Term, leaf, rebuild, term, walk
 from puregraph.ops.formula.formula import formulaOf, numpyFrom
 from puregraph.ops.formula.interpreter import Interpreter
@@ -39,7 +40,7 @@ def storePredicates(schedule: Schedule) -> Schedule:
             if (
                 not later
                 or y.base is not None
-                or y.nbytes < MIN_PREDICATED_BYTES
+                or numberOf(y.nbytes) < MIN_PREDICATED_BYTES
                 or y.dtype.kind != "f"
                 or y.number in kept
             ):

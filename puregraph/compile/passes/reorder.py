@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from puregraph.core.opensize import numberOf
 from puregraph.ops.ir.value import Call, Value
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def reorderForMemory(schedule: Schedule) -> Schedule:
             continue
         read = rootsOf(second.values()).items()
         ended = [v for n, v in read if v.role == "made" and last[n] is second and n not in kept and n not in reads]
-        if sum(v.nbytes for v in ended) - bytesOf(second) >= MIN_FREED_BYTES:
+        if sum(numberOf(v.nbytes) for v in ended) - bytesOf(second) >= MIN_FREED_BYTES:
             calls[i : i + 2] = second, first
     schedule.calls = calls
     return schedule
@@ -50,4 +51,4 @@ def rootsOf(values: Iterable[Value | None]) -> dict[int, Value]:
 
 def bytesOf(call: Call) -> int:
     """The bytes of a call's results and scratch memory."""
-    return sum(y.nbytes for y in call.outs if y is not None and y.base is None)
+    return sum(numberOf(y.nbytes) for y in call.outs if y is not None and y.base is None)

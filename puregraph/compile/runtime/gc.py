@@ -11,16 +11,19 @@ from functools import cache
 from typing import Any
 
 from puregraph.core.base.uncollected import uncollected
+from puregraph.ops.native.llvm import jit
 
 
 @contextmanager
 def tidied() -> Iterator[None]:
-    """Run the body `uncollected`, then collect and give freed memory back to the system."""
+    """Run the body `uncollected`, then collect; if kernels were compiled, give freed memory back to the system."""
+    loaded = len(jit.LOADED)
     with uncollected():
         yield
     if gc.isenabled():
         gc.collect(0)  # otherwise the next object would trigger a collection
-    giveBack()
+    if len(jit.LOADED) != loaded:
+        giveBack()
 
 
 def giveBack() -> None:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from puregraph.compile.trace.recorder import Recorder, UnreadableError
+from puregraph.core.opensize import OpenScalar, OpenSize, decided
 from puregraph.ops.formula.expr import ONE, leaf, rebuild, term
 from puregraph.ops.formula.formula import formulaOf, formulasOf, numpyFrom
 from puregraph.ops.formula.interpreter import BLOCK_ELEMENTS, Interpreter
@@ -84,7 +85,35 @@ def operand(recorder: Recorder, a: Any) -> Any:
 
 def isConstant(operands: Iterable[object]) -> bool:
     """True if all Values among the operands are constants, which no run can change."""
-    return all(x.role == "constant" for x in valuesIn(operands))
+    return all(x.role == "constant" for x in valuesIn(operands)) and not hasOpen(operands)
+
+
+def hasOpen(operands: Any) -> bool:
+    """True if there are open sizes among operands."""
+    if type(operands) is slice:
+        return hasOpen((operands.start, operands.stop, operands.step))
+    if isinstance(operands, (list, tuple)):
+        return any(map(hasOpen, operands))
+    return type(operands) is OpenSize or type(operands) is Value and type(operands.source) is OpenScalar
+
+
+def openScalar(recorder: Recorder, ufunc: np.ufunc, arguments: list, dtype: np.dtype) -> Value:
+    """The result of a call on constant numbers, some of which are open, as a constant that is open."""
+    numbers, dtypes = [], []
+    for a in arguments:
+        isValue = type(a) is Value
+        numbers.append((a.source.size if type(a.source) is OpenScalar else a.source.item()) if isValue else a)
+        dtypes.append(a.dtype.str if isValue else "")
+    size = scalarOf(ufunc, dtype.str, tuple(dtypes), *numbers)
+    return recorder.value((), dtype, role="constant", source=OpenScalar(size, dtype))
+
+
+@decided
+def scalarOf(ufunc: np.ufunc, dtype: str, dtypes: tuple[str, ...], *numbers: float) -> float:
+    """The result of a ufunc on numbers of some dtypes."""
+    with np.errstate(all="ignore"):
+        operands = [np.array(n, kind) if kind else n for n, kind in zip(numbers, dtypes)]
+        return float(np.asarray(ufunc(*operands), dtype))
 
 
 def constantResult(recorder: Recorder, function: ArrayFunction, arguments: list, options: dict[str, Any]) -> Any:
@@ -100,10 +129,7 @@ def constantResult(recorder: Recorder, function: ArrayFunction, arguments: list,
 def broadcast(shapes: list[tuple[int, ...]]) -> tuple[int, ...]:
     """The shape that shapes broadcast to."""
     first = shapes[0]
-    for s in shapes:
-        if s != first:
-            return np.broadcast_shapes(*shapes)
-    return first
+    return first if all(s == first for s in shapes) else strides.broadcastShapes(*shapes)
 
 
 def layoutOf(
@@ -149,8 +175,11 @@ def readUfunc(recorder: Recorder, ufunc: np.ufunc, arguments: list, options: dic
     values = [a for a in arguments if type(a) is Value]
     shape = broadcast([x.shape for x in values])
     dtypes = dtypesOf(ufunc, tuple([kindOf(a) for a in arguments]), options.get("dtype"))
-    if isConstant(values) and shape == ():
-        return constantResult(recorder, ufunc, arguments, options)
+    if all(x.role == "constant" for x in values) and shape == ():
+        if not hasOpen(arguments):
+            return constantResult(recorder, ufunc, arguments, options)
+        if len(dtypes) == 1 and dtypes[0].kind == "f" and not options:
+            return openScalar(recorder, ufunc, arguments, dtypes[0])
     outs = [recorder.value(shape, d, layoutOf(recorder, shape, values, d.itemsize)) for d in dtypes]
     recorder.add(ufunc, tuple(arguments), options, outs, "pointwise", ufunc.nout > 1)
     return outs if ufunc.nout > 1 else outs[0]
@@ -158,7 +187,7 @@ def readUfunc(recorder: Recorder, ufunc: np.ufunc, arguments: list, options: dic
 
 def kindOf(a: Value | float) -> DTypeLike:
     """The dtype of an operand, or the Python type of a plain number: numpy promotes by it."""
-    return a.dtype if type(a) is Value or isinstance(a, np.generic) else type(a)
+    return a.dtype if type(a) is Value or isinstance(a, np.generic) else a.__class__
 
 
 @lru_cache(maxsize=4096)

@@ -14,7 +14,6 @@ from puregraph.compile.trace.abstract import (
     broadcast,
     constantResult,
     dummy,
-    hidden,
     isConstant,
     kindsOf,
     layoutOf,
@@ -26,6 +25,7 @@ from puregraph.compile.trace.recorder import Fresh, Plain, Recorder, UnreadableE
 from puregraph.core.tracer import astype
 from puregraph.ops.ir import strides
 from puregraph.ops.ir.value import Value, copy, fill, valuesIn
+from puregraph.ops.ir.views import ArrayView, viewed
 
 if TYPE_CHECKING:
     from puregraph.core.rules import ArrayFunction
@@ -49,14 +49,12 @@ VIEWS = (np.transpose, np.swapaxes, np.moveaxis, np.squeeze, np.expand_dims, np.
 
 @reads(*VIEWS, np.lib.stride_tricks.sliding_window_view, makes=("view",))
 def readView(recorder: Recorder, function: ArrayFunction, arguments: list, options: dict[str, Any]) -> Value:
-    """A view: numpy computes its strides on a stand-in array without memory."""
+    """A view: its shape and strides follow from those of its array."""
     x = need(arguments[0])
     if isConstant([x, arguments[1:]]):
         return constantResult(recorder, function, arguments, options)
-    stand = hidden(x)
-    view = function(stand, *arguments[1:], **options)
-    offset = view.__array_interface__["data"][0] - stand.__array_interface__["data"][0]
-    return recorder.view(function, tuple(arguments), options, x, view, offset if view.size else 0)
+    view = viewed(function, ArrayView(x.shape, x.strides, x.dtype.itemsize), *arguments[1:], **options)
+    return recorder.view(function, tuple(arguments), options, x, view, view.offset)
 
 
 @reads(operator.getitem, makes=("view", "other"))

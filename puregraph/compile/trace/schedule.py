@@ -23,6 +23,7 @@ from puregraph.compile.weightgather import beforeReaders
 from puregraph.core.base.dtype import isByte, isFloating
 from puregraph.core.device import toHost
 from puregraph.core.errors import GraphError, show
+from puregraph.core.opensize import numbered
 from puregraph.core.param import State
 from puregraph.core.shape import symbols
 from puregraph.core.tracer import astype
@@ -113,7 +114,7 @@ def traceStep(
               NotArraysError if a value of the graph is not an array
     """
     shapes = [tuple(s) for s in shapes]
-    checkShapes(graph, shapes, dtypes)
+    checkShapes(graph, list(numbered(tuple(shapes))), dtypes)
     schedule, optimizer = Schedule(graph, graph.steps(len(shapes))), request.optimizer
     schedule.owner, schedule.scales, schedule.buckets = request.owner, request.scales, request.buckets
     tracer = tracerFor(request)

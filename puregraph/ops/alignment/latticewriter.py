@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from puregraph.core.opensize import sized
 from puregraph.ops.alignment.native import logOfSum, within
 from puregraph.ops.alignment.reference import NEVER
 from puregraph.ops.native.llvm import jit
@@ -28,7 +29,7 @@ def transductions(
     n, time, rows, classes = sizes
     slots = {"logs": logs, "index": index, "lengths": lengths, "counts": counts, "costs": costs, "chances": chances}
     slots |= {"space": space, "time": time, "rows": rows, "classes": classes, "blank": blank}
-    return [KernelCall(f"transductions {n}x{time}x{rows}", str(jit.lanes(4)), writeTransductions, slots, n)]
+    return [KernelCall(sized("transductions {}x{}x{}", n, time, rows), str(jit.lanes(4)), writeTransductions, slots, n)]
 
 
 def writeTransductions(code: IRBuilder) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from puregraph.core.opensize import sized
 from puregraph.ops.alignment.reference import NEVER
 from puregraph.ops.native.llvm import jit
 from puregraph.ops.native.llvm.instructions import IRPointer, IRType, IRValue
@@ -40,7 +41,7 @@ def alignments(
     slots = {"logs": logs, "index": index, "lengths": lengths, "counts": counts, "costs": costs, "chances": chances}
     slots |= {"space": space, "time": time, "classes": classes, "labels": labels, "blank": blank}
     slots["row"] = rowSize(labels)
-    return [KernelCall(f"alignments {n}x{time}x{classes}", str(jit.lanes(4)), writeAlignments, slots, n)]
+    return [KernelCall(sized("alignments {}x{}x{}", n, time, classes), str(jit.lanes(4)), writeAlignments, slots, n)]
 
 
 def writeAlignments(code: IRBuilder) -> None:

@@ -21,6 +21,7 @@ import numpy as np
 from puregraph.core.base.mutex import Mutex
 from puregraph.core.base.parsing import syntaxTree
 from puregraph.core.errors import FormulaError
+from puregraph.core.opensize import OpenSize
 from puregraph.ops.formula.optable import ALIASES, ALLOWED, CONSTANTS, FUNCTIONS, LOGICAL, TABLE
 
 
@@ -52,7 +53,8 @@ def term(op: str, *args: Term) -> Term:
 
 
 def _pooled(op: str, args: tuple[Term, ...], value: object) -> Term:
-    key = (op, args, repr(value))  # repr: 2, 2.0 and -0.0 are different texts
+    isOpen = type(value) is OpenSize
+    key = (op, args, value if isOpen else repr(value))  # repr: 2, 2.0 and -0.0 are different texts
     # as `POOL.get`, but faster: formulas consist of very many terms
     known = POOL.data.get(key)  # type: ignore[attr-defined]
     pooled = known() if known is not None else None

@@ -24,8 +24,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from puregraph.ops.formula.expr import walk
-from puregraph.ops.formula.formula import Formula
+from puregraph.core.opensize import isOpen
+from puregraph.ops.formula.expr import leaf, rebuild, term, walk
+from puregraph.ops.formula.formula import Formula, formulaOf
 
 STARTS = {"sum": 0.0, "max": float("-inf"), "min": float("inf"), "prod": 1.0}
 INTEGERS = {f"{name[0]}{bits}": np.dtype(f"{name}{bits}") for name in ("int", "uint") for bits in (8, 16, 32, 64)}
@@ -161,7 +162,7 @@ def chunked(nest: LoopNest, axis: int, size: int) -> LoopNest:
         loads={k: cut(o) for k, o in nest.loads.items()},
         stores={k: cut(o) for k, o in nest.stores.items()},
         lines=tuple((n, line(x)) for n, x in nest.lines),
-        ragged=(axis + 1, whole) if whole % size else None,
+        ragged=(axis + 1, whole) if isOpen(whole) or whole % size else None,
     )
 
 
@@ -351,9 +352,15 @@ def saved(shape: ReducedNest) -> dict[str, int]:
     return {n: p for n, p in first.items() if n in again}
 
 
+def settled(line: Formula) -> Formula:
+    """A formula with the traced numbers in place of open ones, to be read."""
+    numbers = {t: leaf(t.value.number) for t in walk(line.term) if isOpen(t.value)}
+    return formulaOf(rebuild(line.term, numbers, term)) if numbers else line
+
+
 def title(nest: LoopNest) -> str:
     """The computation of the nest, for a table."""
-    lines = nest.lines
+    lines = [(n, x if isinstance(x, Reduce) else settled(x)) for n, x in nest.lines]
     if len(lines) == 1 and isinstance(lines[0][1], Formula):
         return str(lines[0][1])
     return "; ".join(f"{n} = {x.how} {x.of}" if isinstance(x, Reduce) else f"{n} = {x}" for n, x in lines)

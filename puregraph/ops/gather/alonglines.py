@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from puregraph.core.opensize import sized
 from puregraph.ops.gather.native import overVectors
 from puregraph.ops.native.llvm import jit
 from puregraph.ops.native.llvm.instructions import SIZES, IRPointer, IRType, IRValue
@@ -102,7 +103,11 @@ def takeAlong(
     slots |= {"columns": columns, "wide": wide}
     isUnit = steps.inner == 1 and steps.along[1:] == (1, 1) and element in ("f32", "f64")
     form = AlongForm("take", element, len(steps.outer), steps.inner > 1, steps.isShared, isUnit)
-    return [KernelCall(f"takeAlong {units}x{block}", keyOf(form), partial(writeTake, form), slots, -(-units // share))]
+    return [
+        KernelCall(
+            sized("takeAlong {}x{}", units, block), keyOf(form), partial(writeTake, form), slots, -(-units // share)
+        )
+    ]
 
 
 def putAlong(
@@ -298,7 +303,7 @@ def writePut(form: AlongForm, code: IRBuilder) -> None:
 def wrapIndex(index: Strided, step: int, y: Strided, count: int, n: int, fault: Any) -> list[KernelCall]:
     """y[i] = index[i], with negative ones counted from the end of an axis of n elements."""
     slots = {"index": index, "step": step, "y": y, "count": count, "n": n, "fault": fault, "share": READ_TASK_ELEMENTS}
-    return [KernelCall(f"wrapIndex {count}", "", writeWrap, slots, -(-count // READ_TASK_ELEMENTS))]
+    return [KernelCall(sized("wrapIndex {}", count), "", writeWrap, slots, -(-count // READ_TASK_ELEMENTS))]
 
 
 def writeWrap(code: IRBuilder) -> None:

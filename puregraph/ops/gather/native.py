@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from puregraph.core.opensize import largest, sized, smallest
 from puregraph.ops.native.llvm import jit
 from puregraph.ops.native.llvm.instructions import SIZES, IRPointer, IRType, IRValue
 from puregraph.ops.native.llvm.irbuilder import IRBuilder
@@ -27,7 +28,7 @@ TASK_COLUMNS = 64  # columns of a table that a task adds to, if columns are spli
 
 def taskRows(count: int, width: int, most: int = GATHER_TASK_ELEMENTS) -> int:
     """The number of rows in a task, for rows of `width` elements."""
-    return max(1, min(count, most // max(width, 1)))
+    return largest(1, smallest(count, most // largest(width, 1)))
 
 
 def eachRow(code: IRBuilder, body: Callable[[IRValue], None]) -> None:
@@ -73,7 +74,7 @@ def gather(
     slots = {"table": table, "tableRow": tableRow, "rows": rows, "index": index, "y": y, "width": width, "fault": fault}
     slots |= {"count": count, "step": step, "indexStep": indexStep}
     write = partial(writeGather, kind=kind)
-    return [KernelCall(f"gather {count}x{width}", f"{kind} {jit.lanes(4)}", write, slots, -(-count // step))]
+    return [KernelCall(sized("gather {}x{}", count, width), f"{kind} {jit.lanes(4)}", write, slots, -(-count // step))]
 
 
 def writeGather(code: IRBuilder, kind: str) -> None:
@@ -121,7 +122,7 @@ def scatterAdd(
     slots |= {"part": part, "columns": columns, "wide": wide, "indexStep": indexStep}
     tasks = -(-rows // part) * wide if rows and width else 0
     key, write = f"{real} {jit.lanes(SIZES[real])}", partial(writeScatter, real=real)
-    return [KernelCall(f"scatterAdd {count}x{width}", key, write, slots, tasks)]
+    return [KernelCall(sized("scatterAdd {}x{}", count, width), key, write, slots, tasks)]
 
 
 def writeScatter(code: IRBuilder, real: str) -> None:
@@ -160,7 +161,7 @@ def addAt(
     step = taskRows(rows, size)
     slots = {"values": values, "index": index, "y": y, "each": count, "size": size, "count": rows, "step": step}
     key, write = f"{real} {jit.lanes(SIZES[real])}", partial(writeAddAt, real=real)
-    return [KernelCall(f"addAt {rows}x{count}", key, write, slots, -(-rows // step))]
+    return [KernelCall(sized("addAt {}x{}", rows, count), key, write, slots, -(-rows // step))]
 
 
 def writeAddAt(code: IRBuilder, real: str) -> None:
@@ -188,7 +189,7 @@ def takeClass(
     step = taskRows(samples, inner)
     slots = {"x": x, "labels": labels, "y": y, "classes": classes, "inner": inner, "fault": fault}
     slots |= {"count": samples, "step": step}
-    return [KernelCall(f"takeClass {samples}x{classes}", "", writeTake, slots, -(-samples // step))]
+    return [KernelCall(sized("takeClass {}x{}", samples, classes), "", writeTake, slots, -(-samples // step))]
 
 
 def writeTake(code: IRBuilder) -> None:
@@ -213,7 +214,9 @@ def putClass(
     step = taskRows(samples, classes * inner)
     slots = {"values": values, "labels": labels, "dx": dx, "classes": classes, "inner": inner, "fault": fault}
     slots |= {"count": samples, "step": step}
-    return [KernelCall(f"putClass {samples}x{classes}", str(jit.lanes(4)), writePut, slots, -(-samples // step))]
+    return [
+        KernelCall(sized("putClass {}x{}", samples, classes), str(jit.lanes(4)), writePut, slots, -(-samples // step))
+    ]
 
 
 def writePut(code: IRBuilder) -> None:

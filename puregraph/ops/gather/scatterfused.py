@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from puregraph.core.opensize import sized
 from puregraph.ops.gather.native import inRange
 from puregraph.ops.native.llvm import jit
 from puregraph.ops.native.llvm.instructions import SIZES, IRType, IRValue
@@ -46,11 +47,8 @@ def scatterAddFused(
     fixedWidth = width if wide == 1 else None
     sizes = part, min(part, count) + 1, columns, wide, fixedWidth
     write = partial(writeScatterFused, *sizes, epilogue=epilogue, real=real)
-    return [
-        KernelCall(
-            f"scatterAdd {count}x{width}", f"{real} {lanes} {epilogue.key}", write, slots, -(-rows // part) * wide
-        )
-    ]
+    name, key = sized("scatterAdd {}x{}", count, width), f"{real} {lanes} {epilogue.key}"
+    return [KernelCall(name, key, write, slots, -(-rows // part) * wide)]
 
 
 def writeScatterFused(

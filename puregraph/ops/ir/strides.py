@@ -71,6 +71,18 @@ def dense(shape: Sequence[int], order: Sequence[int], itemsize: int) -> Strides:
     return tuple(strides)
 
 
+def broadcastShapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
+    """np.broadcast_shapes, of sizes that may be open."""
+    rank = max(map(len, shapes))
+    result: tuple[int, ...] = ()
+    for sizes in zip(*[(1,) * (rank - len(shape)) + shape for shape in shapes]):
+        size = next((n for n in sizes if n != 1), 1)
+        if any(n not in (1, size) for n in sizes):
+            raise ValueError(f"shapes {shapes} do not broadcast")
+        result += (size,)
+    return result
+
+
 def aligned(shape: Sequence[int], strides: Strides, rank: int) -> Strides:
     """Strides of an operand at a larger rank, aligned to the last axes; 0 where it is broadcast."""
     return (0,) * (rank - len(shape)) + tuple([0 if n == 1 else s for n, s in zip(shape, strides)])
@@ -201,7 +213,8 @@ def extent(shape: Sequence[int], strides: Strides, itemsize: int) -> tuple[int, 
 
 def resolvedShape(size: int, wanted: Any) -> tuple[int, ...]:
     """A shape with -1 replaced by the remaining size."""
-    shape = [int(wanted)] if not isinstance(wanted, (tuple, list)) else [int(n) for n in wanted]
+    shape = list(wanted) if isinstance(wanted, (tuple, list)) else [wanted]
+    shape = [n if isinstance(n, int) else int(n) for n in shape]
     if -1 in shape:
         known = 1
         for n in shape:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from puregraph.core.opensize import sized
 from puregraph.ops.native.llvm import jit
 from puregraph.ops.native.llvm.instructions import SIZES, IRPointer, IRType, IRValue
 from puregraph.ops.native.llvm.irbuilder import IRBuilder
@@ -57,7 +58,7 @@ def sortAlong(
         slots |= {f"size{i}": size} | {f"{name}{i}": step for name, step in zip(("x", "value", "index"), steps)}
     form = SortForm(element, isLargest, len(lines.sizes), room)
     key = f"{form} {jit.lanes(SIZES[element])}"
-    return [KernelCall(f"sort {amount}x{n}", key, partial(writeSort, form), slots, -(-amount // share))]
+    return [KernelCall(sized("sort {}x{}", amount, n), key, partial(writeSort, form), slots, -(-amount // share))]
 
 
 class SortForm(NamedTuple):

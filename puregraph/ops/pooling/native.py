@@ -78,7 +78,7 @@ def pool(
     slots: dict[str, Value],
 ) -> KernelCall:
     """The kernel call of one kind of pooling."""
-    tasks = taskCount(g.n, g.c, phases)
+    tasks = taskCount(g.n, g.c, tuple(phases))
     pixel = pixel or g.c
 
     def write(code: IRBuilder) -> None:

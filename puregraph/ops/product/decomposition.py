@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from puregraph.core.tracer import areRecorded
+from puregraph.ops.ir.strides import broadcastShapes
 from puregraph.ops.operation import op
 from puregraph.ops.product.einsum import ontoDiagonal
 
@@ -28,7 +29,7 @@ def matmul(a: AnyArray, b: AnyArray) -> AnyArray:
     if not areRecorded(a, b) or a.ndim * b.ndim == 0:
         return NotImplemented
     if a.ndim > 1 < b.ndim:
-        lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+        lead = broadcastShapes(a.shape[:-2], b.shape[:-2])
         if prod(b.shape[:-2]) == 1 or sum(n > 1 for n in lead) <= BATCH or 0 in lead:
             return NotImplemented
         a, b = (np.broadcast_to(x, (*lead, *x.shape[-2:])).reshape(-1, *x.shape[-2:]) for x in (a, b))

@@ -10,6 +10,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from puregraph.core.opensize import sized
 from puregraph.ops.native.llvm.instructions import IRType, IRValue
 from puregraph.ops.native.llvm.irbuilder import IRBuilder
 from puregraph.ops.native.llvm.kernelcall import KernelCall
@@ -27,7 +28,7 @@ FORMS = {"f32": ("i32", 8, 24), "f64": ("i64", 4, 53)}  # kind of the integers, 
 def uniform(y: Strided, count: int, key: object, counter: Any, kind: str = "f32") -> list[KernelCall]:
     """y[i] for i < count as `reference.uniform`; key and counter are read from memory as it runs."""
     slots = {"y": y, "count": count, "key": key, "counter": counter}
-    return [KernelCall(f"uniform {count}", kind, partial(writeUniform, kind), slots, -(-count // TASK_NUMBERS))]
+    return [KernelCall(sized("uniform {}", count), kind, partial(writeUniform, kind), slots, -(-count // TASK_NUMBERS))]
 
 
 def writeUniform(kind: str, code: IRBuilder) -> None:

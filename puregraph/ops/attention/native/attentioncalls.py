@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from puregraph.core.opensize import sized
 from puregraph.ops.attention.native.attentionforward import AttentionForward
 from puregraph.ops.attention.native.attentiongradient import AttentionGradient
 from puregraph.ops.attention.native.attentionoperands import (
@@ -61,7 +62,7 @@ def attend(
     blocks = -(-sizes.queries // tile.columns)
     slots = slotsOf(sizes, {"q": q, "k": k, "v": v, "y": y}, mask) | {"lse": lse, "blocks": blocks} | reach.slots
     plan = AttentionSpec(tile, sizes.width, sizes.out, causal, scale, blockOf(tile, KEYS), formOf(mask), reach.form)
-    name = f"attend {sizes.samples}x{sizes.heads}x{sizes.queries}x{sizes.keys}x{sizes.width}"
+    name = sized("attend {}x{}x{}x{}x{}", sizes.samples, sizes.heads, sizes.queries, sizes.keys, sizes.width)
     isAlone = sizes.queries == 1 and mask is None and takesWidth(sizes.width, tile.lanes)
     isAlone = isAlone and takesWidth(sizes.out, tile.lanes)
     key, write = (f"one query {plan!r}", plan.alone) if isAlone else (repr(plan), plan.forward)
@@ -96,7 +97,7 @@ def attendGrad(
     plan = AttentionSpec(
         tile, sizes.width, sizes.out, causal, scale, blockOf(tile, KEYS // 2), formOf(mask), reach.form
     )
-    name = f"attendGrad {sizes.samples}x{sizes.heads}x{sizes.queries}x{sizes.keys}x{sizes.width}"
+    name = sized("attendGrad {}x{}x{}x{}x{}", sizes.samples, sizes.heads, sizes.queries, sizes.keys, sizes.width)
     return [KernelCall(name, repr(plan), plan.gradient, slots, sizes.samples * sizes.keyHeads)]
 
 

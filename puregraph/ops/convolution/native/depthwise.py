@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
+from puregraph.core.opensize import decided
 from puregraph.ops.convolution.native.direct import SingleIteration, outputsOf, tapRuns
 from puregraph.ops.convolution.native.geometry import Geometry, forwardLine
 from puregraph.ops.convolution.native.registertiling import registers
@@ -73,7 +74,7 @@ def slide(
 ) -> KernelCall:
     """The convolutions of all phases; every task computes some rows of each."""
     size = tuple(axis.size for axis in g.axes)
-    tasks = taskCount(g.n, g.c, phases)
+    tasks = taskCount(g.n, g.c, tuple(phases))
     key = f"depthwise {g.real} {g.c} {size} {phases} {xPixel} {epilogue.key}"
 
     def write(code: IRBuilder) -> None:
@@ -115,6 +116,7 @@ def weightWorkspace(g: Geometry) -> int:
     return partsOf(g) * g.taps * g.c
 
 
+@decided
 def partsOf(g: Geometry) -> int:
     """The number of parts that the rows are split into, each with its own partial sums."""
     lines = [forwardLine(axis) for axis in g.axes]

@@ -12,13 +12,14 @@ from contextlib import ExitStack
 from math import ceil, prod
 from typing import TYPE_CHECKING, NamedTuple
 
+from puregraph.core.opensize import decided
 from puregraph.ops.convolution.native.geometry import AxisMap
 from puregraph.ops.convolution.native.padcopy import copyRow, interleaveRow, paddedRows
 from puregraph.ops.convolution.native.registertiling import RegisterTile, tile
 from puregraph.ops.native.llvm.bfloatpairs import pairDot
 from puregraph.ops.native.llvm.instructions import SIZES, IRPointer, IRType, IRValue, IRVariable
 from puregraph.ops.native.llvm.irbuilder import IRBuilder
-from puregraph.ops.native.llvm.kernelcall import EpilogueSpec, KernelCall
+from puregraph.ops.native.llvm.kernelcall import EpilogueSpec, KernelCall, madeFor
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -106,7 +107,13 @@ class DirectConvolution(NamedTuple):
     @property
     def packed(self) -> int:
         """Elements of the packed weight."""
-        return self.groups * self.panels * self.taps * self.inChannels * self.tile.width
+        return packedSize(self)
+
+
+@decided
+def packedSize(of: DirectConvolution) -> int:
+    """Elements of the packed weight of a convolution."""
+    return of.groups * of.panels * of.taps * of.inChannels * of.tile.width
 
 
 def edgeTaps(line: AxisMap) -> tuple[int, ...]:
@@ -172,6 +179,36 @@ def directConvolution(
 
     Where x `isCopied`, it may also be stored as NCHW, with an `xPixel` of 1.
     """
+
+    def make(of: DirectConvolution) -> KernelCall:
+        t, (split, counts, tasks) = of.tile, splitOf(of)
+        slots = {"x": x, "b": packed, "skip": skip, "origin": of.origin, **epilogue.slots}
+        slots |= {"rows": of.rows, "chunk": split.chunk, "across": split.across, **counts._asdict()}
+        # the taps matter only for packing, so all phases of equal size share a kernel, and so do all numbers of samples
+        one = twoTiles(of) if of.isRow else of
+        lines = [(*line._replace(taps=(), start=0), len(line.taps)) for line in one.lines]
+        stored = split if of.isCopied or t.block < of.inChannels else split._replace(chunk=0, across=0)
+        sizes = of._replace(n=0, lines=())  # type: ignore[arg-type]
+        key = f"correlate {sizes} {lines} {xPixel} {t} {stored} {epilogue.key}"
+
+        def write(code: IRBuilder) -> None:
+            DirectWriter(code, one, t, xPixel, epilogue, split).write()
+
+        return KernelCall(f"{name} in bfloat16" if of.halves else name, key, write, slots, tasks, of.halves)
+
+    return madeFor(make, of)
+
+
+class DirectCounts(NamedTuple):
+    """The parts of a row of tiles, the tasks of a side, and the tiles of a row."""
+
+    parts: int
+    perSide: int
+    tiles: int
+
+
+def splitOf(of: DirectConvolution) -> tuple[DirectSplit, DirectCounts, int]:
+    """The split of a convolution into tasks."""
     t = of.tile
     tiles = ceil(of.lines[2].count / t.pixels)
     panels = of.groups * of.panels
@@ -200,20 +237,9 @@ def directConvolution(
         chunk = min(chunk, max(1, (96 << 10) // (min(across, tiles) * t.pixels * t.width * SIZES[of.real])))
     spans, parts = of.spans(chunk), ceil(tiles / across)
     perSide = ceil(spans * parts / sides)
-    slots = {"x": x, "b": packed, "skip": skip, "origin": of.origin, **epilogue.slots}
-    slots |= {"rows": of.rows, "chunk": chunk, "across": across, "parts": parts, "perSide": perSide, "tiles": tiles}
-    # the taps matter only for packing, so all phases of equal size share a kernel, and so do all numbers of samples
-    one = twoTiles(of) if of.isRow else of
-    lines = [(*line._replace(taps=(), start=0), len(line.taps)) for line in one.lines]
-    split = DirectSplit(chunk, across, together, sides, parts > 1)
-    stored = split if of.isCopied or t.block < of.inChannels else split._replace(chunk=0, across=0)
-    key = f"correlate {of._replace(n=0, lines=())} {lines} {xPixel} {t} {stored} {epilogue.key}"  # type: ignore[arg-type]
-
-    def write(code: IRBuilder) -> None:
-        DirectWriter(code, one, t, xPixel, epilogue, split).write()
-
-    name = f"{name} in bfloat16" if of.halves else name
-    return KernelCall(name, key, write, slots, sides * sweeps * perSide, of.halves)
+    isParted = parts > 1
+    split = DirectSplit(chunk, across, together, sides, isParted)
+    return split, DirectCounts(parts, perSide, tiles), sides * sweeps * perSide
 
 
 def sidesOf(of: DirectConvolution) -> int:

@@ -92,7 +92,7 @@ def geometry(
     rank = len(shape) - 2
     pads = [pair(p) for p in perAxis(pad, rank)]
     axes = [
-        ConvolutionAxis(int(length), int(size), int(s), before, after, int(d))
+        ConvolutionAxis(whole(length), int(size), int(s), before, after, int(d))
         for length, size, s, (before, after), d in zip(
             shape[2:], weight[2:], perAxis(stride, rank), pads, perAxis(dilation, rank)
         )
@@ -101,7 +101,14 @@ def geometry(
         raise ValueError(f"wanted at most three axes of space, got {len(axes)}")
     front = [ConvolutionAxis(1)] * (3 - len(axes))
     lines: Any = (*front, *axes)
-    return Geometry(int(shape[0]), int(shape[1]), int(weight[0]), int(groups), lines, isPlain, isFixed, real, halves)
+    return Geometry(
+        whole(shape[0]), whole(shape[1]), int(weight[0]), int(groups), lines, isPlain, isFixed, real, halves
+    )
+
+
+def whole(number: Any) -> int:
+    """A number of any whole kind as an int; open sizes stay open."""
+    return number if isinstance(number, int) else int(number)
 
 
 def perAxis(value: Any, rank: int) -> tuple[Any, ...]:

@@ -12,7 +12,7 @@ from puregraph.ops.convolution.native.filtertaps import FilterTaps, overFilters
 from puregraph.ops.native.llvm.bfloatpairs import interleavedPairs
 from puregraph.ops.native.llvm.instructions import IRPointer, IRType, IRValue
 from puregraph.ops.native.llvm.irbuilder import IRBuilder
-from puregraph.ops.native.llvm.kernelcall import KernelCall
+from puregraph.ops.native.llvm.kernelcall import KernelCall, madeFor
 
 if TYPE_CHECKING:
     from typing import Any
@@ -29,47 +29,51 @@ def pack(
     Panels are stored group by group, (panel, block of inputs, taps, inputs of a block, outputs of a panel); outputs
     of a panel beyond the last are undefined.
     """
-    t = of.tile
-    blocks = of.inChannels // t.block
-    positions = [(a * size[1] + b) * size[2] + c for a, b, c in product(*(line.taps for line in of.lines))]
-    group = 2 if of.halves else 1
-    filters = FilterTaps(of.outChannels if isTransposed else of.inChannels * group, prod(size), isTransposed)
-    slots = {"W": W, "packed": packed, "skip": skip}
-    inLoops = of.halves or prod(size) > min(UNROLLED, SPARSE * len(positions))
-    if inLoops:
-        slots["tap"] = positions[0]
 
-    def write(code: IRBuilder) -> None:
-        w, to = code.pointer("W", of.real), code.pointer("packed", of.factor)
-        start = code.integer("skip")
-        panel, block = code.task // blocks, code.task % blocks
-        number, o = panel // of.panels, (panel % of.panels) * t.width
-        to = to.at(start + code.task * (len(positions) * t.block * t.width))
-        w = w.at(
-            number * (of.outChannels * of.inChannels * filters.taps)
-            + o * filters.lane
-            + block * (t.block * group * filters.deep)
-        )
-        begin = 0
-        for width in t.vectors:
-            left = of.outChannels - o - begin if of.outChannels % t.width else None
+    def make(of: DirectConvolution) -> KernelCall:
+        t = of.tile
+        blocks = of.inChannels // t.block
+        positions = [(a * size[1] + b) * size[2] + c for a, b, c in product(*(line.taps for line in of.lines))]
+        group = 2 if of.halves else 1
+        filters = FilterTaps(of.outChannels if isTransposed else of.inChannels * group, prod(size), isTransposed)
+        slots = {"W": W, "packed": packed, "skip": skip}
+        inLoops = of.halves or prod(size) > min(UNROLLED, SPARSE * len(positions))
+        if inLoops:
+            slots["tap"] = positions[0]
 
-            def put(i: IRValue, vectors: Sequence[IRValue], begin: int = begin) -> None:
-                for index, position in enumerate(positions):
-                    to.store((i + index * t.block) * t.width + begin, vectors[position])
+        def write(code: IRBuilder) -> None:
+            w, to = code.pointer("W", of.real), code.pointer("packed", of.factor)
+            start = code.integer("skip")
+            panel, block = code.task // blocks, code.task % blocks
+            number, o = panel // of.panels, (panel % of.panels) * t.width
+            to = to.at(start + code.task * (len(positions) * t.block * t.width))
+            w = w.at(
+                number * (of.outChannels * of.inChannels * filters.taps)
+                + o * filters.lane
+                + block * (t.block * group * filters.deep)
+            )
+            begin = 0
+            for width in t.vectors:
+                left = of.outChannels - o - begin if of.outChannels % t.width else None
 
-            if inLoops:
-                first = w.at(code.integer("tap") + begin * filters.lane)
-                packInLoops(code, of, filters, size, first, to.at(begin), width, left)
+                def put(i: IRValue, vectors: Sequence[IRValue], begin: int = begin) -> None:
+                    for index, position in enumerate(positions):
+                        to.store((i + index * t.block) * t.width + begin, vectors[position])
+
+                if inLoops:
+                    first = w.at(code.integer("tap") + begin * filters.lane)
+                    packInLoops(code, of, filters, size, first, to.at(begin), width, left)
+                    begin += width
+                    continue
+                span = code.i64(0), code.i64(t.block)
+                overFilters(code, filters, w.at(begin * filters.lane), width, left, span, t.block, put)
                 begin += width
-                continue
-            span = code.i64(0), code.i64(t.block)
-            overFilters(code, filters, w.at(begin * filters.lane), width, left, span, t.block, put)
-            begin += width
 
-    taps = [(len(line.taps), tapStep(line.taps)) if inLoops else line.taps for line in of.lines]
-    key = f"pack {of._replace(n=0, lines=())} {taps} {t} {size} {isTransposed} {inLoops}"  # type: ignore[arg-type]
-    return KernelCall(name, key, write, slots, of.groups * of.panels * blocks)
+        taps = [(len(line.taps), tapStep(line.taps)) if inLoops else line.taps for line in of.lines]
+        key = f"pack {of._replace(n=0, lines=())} {taps} {t} {size} {isTransposed} {inLoops}"  # type: ignore[arg-type]
+        return KernelCall(name, key, write, slots, of.groups * of.panels * blocks)
+
+    return madeFor(make, of)
 
 
 def packInLoops(

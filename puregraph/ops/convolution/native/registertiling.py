@@ -29,6 +29,9 @@ class RegisterTile(NamedTuple):
         return sum(self.vectors)
 
 
+LONG_ROW = 1 << 12  # pixels of a row from which its length does not matter
+
+
 def registers(lanes: int, real: str = "f32") -> int:
     """The number of vector registers: AVX2 has half as many as AVX-512 and ARM."""
     size = lanes * SIZES[real]
@@ -44,7 +47,7 @@ def vectorsOf(outChannels: int, lanes: int) -> tuple[int, ...]:
 
 def tile(count: int, outChannels: int, inChannels: int, taps: int, stride: int, real: str = "f32") -> RegisterTile:
     """The tile for rows of `count` pixels, `stride` elements apart, with `taps` taps."""
-    return best(jit.lanes(SIZES[real]), count, outChannels, inChannels, taps, stride, real)
+    return best(jit.lanes(SIZES[real]), min(count, LONG_ROW), outChannels, inChannels, taps, stride, real)
 
 
 @cache

@@ -12,6 +12,7 @@ from itertools import product
 from math import ceil, prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from puregraph.core.opensize import decided
 from puregraph.ops.convolution.native.direct import SingleIteration, TapRun, edgeTaps, tapBounds, tapRuns
 from puregraph.ops.convolution.native.geometry import AxisMap, ConvolutionAxis, dataLines, forwardLine
 from puregraph.ops.convolution.native.registertiling import registers, vectorsOf
@@ -110,13 +111,14 @@ def phaseGroups(lines: Sequence[AxisMap]) -> list[PhaseGroup]:
     return groups
 
 
-def taskCount(n: int, channels: int, phases: list[Lines]) -> int:
+@decided
+def taskCount(n: int, channels: int, phases: tuple[Lines, ...]) -> int:
     """The number of tasks, each with some rows of every phase."""
     elements = sum(prod(line.count * max(1, len(line.taps)) for line in lines) for lines in phases)
-    return max(1, min(n * prod(planeOf(phases)), MAX_SLIDING_TASKS, n * channels * elements // TASK_ELEMENTS))
+    return max(1, min(n * prod((*planeOf(phases),)), MAX_SLIDING_TASKS, n * channels * elements // TASK_ELEMENTS))
 
 
-def planeOf(phases: list[Lines]) -> tuple[int, int]:
+def planeOf(phases: Sequence[Lines]) -> tuple[int, int]:
     """The most outputs that a phase has on the first and on the second axis."""
     return max(lines[0].count for lines in phases), max(lines[1].count for lines in phases)
 

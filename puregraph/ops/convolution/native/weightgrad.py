@@ -16,6 +16,7 @@ from functools import cache
 from math import ceil, prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from puregraph.core.opensize import decided
 from puregraph.ops.convolution.native.direct import SingleIteration, outputsOf
 from puregraph.ops.convolution.native.geometry import AxisMap, Geometry, forwardLine
 from puregraph.ops.convolution.native.padcopy import copyRow, paddedRows
@@ -23,7 +24,7 @@ from puregraph.ops.convolution.native.registertiling import LATENCY, registers, 
 from puregraph.ops.native.llvm import jit
 from puregraph.ops.native.llvm.instructions import SIZES, IRPointer, IRType, IRValue
 from puregraph.ops.native.llvm.irbuilder import IRBuilder
-from puregraph.ops.native.llvm.kernelcall import KernelCall
+from puregraph.ops.native.llvm.kernelcall import KernelCall, madeFor
 from puregraph.ops.native.llvm.registertranspose import transposed
 
 if TYPE_CHECKING:
@@ -152,9 +153,15 @@ def specOf(g: Geometry) -> WeightGradSpec:
     return WeightGradSpec(g.n, g.c // g.groups, g.o // g.groups, g.groups, lines, g.real)  # type: ignore[arg-type]
 
 
+@decided
+def partsOf(g: Geometry) -> int:
+    """The parts that the sums are split into."""
+    return specOf(g).plan().parts
+
+
 def weightWorkspace(g: Geometry) -> int:
     """Elements of workspace for the partial sums of the gradient."""
-    parts = specOf(g).plan().parts
+    parts = partsOf(g)
     return 0 if parts == 1 else parts * g.o * (g.c // g.groups) * g.taps
 
 
@@ -168,24 +175,28 @@ def weightGradient(
     xPixel: int | None = None,
 ) -> list[KernelCall]:
     """dW (o, c / groups, *size) from grad (n, *count, o) and x (n, *spatial, c), with strides of pixels."""
-    of = specOf(g)
-    plan = of.plan()
-    size = g.o * (g.c // g.groups) * g.taps
-    tiles = 1 if of.isFew else ceil(of.inChannels / plan.rows)
-    panels = ceil(of.outChannels / plan.width)
-    tasks = of.groups * ceil(panels / plan.panels) * ceil(tiles / plan.tiles) * plan.parts
+    of, parts = specOf(g), partsOf(g)
     gradPixel, xPixel = gradPixel or g.o, xPixel or g.c
-    isSplit = plan.parts > 1
-    key = f"convdw {of._replace(n=0)} {plan._replace(parts=0)} {isSplit} {gradPixel} {xPixel}"
+    isSplit = parts > 1
 
-    def write(code: IRBuilder) -> None:
-        (TapRowTiles if of.isFew else OneTapTiles)(code, of, plan, gradPixel, xPixel).write()
+    def make(of: WeightGradSpec) -> KernelCall:
+        plan = of.plan()
+        tiles = 1 if of.isFew else ceil(of.inChannels / plan.rows)
+        panels = ceil(of.outChannels / plan.width)
+        tasks = of.groups * ceil(panels / plan.panels) * ceil(tiles / plan.tiles) * plan.parts
+        key = f"convdw {of._replace(n=0)} {plan._replace(parts=0)} {isSplit} {gradPixel} {xPixel}"
 
-    slots: dict[str, Any] = {"g": grad, "x": x, "to": workspace if isSplit else dW}
-    slots |= {"planes": of.planes, "strips": plan.strips(of), "parts": plan.parts}
-    calls = [KernelCall(f"conv dW {g.text}", key, write, slots, tasks)]
+        def write(code: IRBuilder) -> None:
+            (TapRowTiles if of.isFew else OneTapTiles)(code, of, plan, gradPixel, xPixel).write()
+
+        slots: dict[str, Any] = {"g": grad, "x": x, "to": workspace if isSplit else dW}
+        slots |= {"planes": of.planes, "strips": plan.strips(of), "parts": plan.parts}
+        return KernelCall(f"conv dW {g.text}", key, write, slots, tasks)
+
+    calls = [madeFor(make, of)]
     if isSplit:
-        calls.append(addParts(f"sum dW {g.text}", workspace, dW, size, plan.parts, g.real))
+        size = g.o * (g.c // g.groups) * g.taps
+        calls.append(addParts(f"sum dW {g.text}", workspace, dW, size, parts, g.real))
     return calls
 
 

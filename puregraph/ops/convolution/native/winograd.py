@@ -12,6 +12,7 @@ from functools import cache
 from math import ceil, gcd, prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from puregraph.core.opensize import numbered, unchanging
 from puregraph.ops.convolution.native.filtertaps import FilterTaps, overFilters
 from puregraph.ops.convolution.native.geometry import ConvolutionAxis, Geometry
 from puregraph.ops.convolution.native.registertiling import registers, vectorsOf
@@ -20,7 +21,7 @@ from puregraph.ops.convolution.native.winogradmath import POSITIONS, TILE, TILE_
 from puregraph.ops.native.llvm import jit
 from puregraph.ops.native.llvm.instructions import IRPointer, IRType, IRValue, IRVariable
 from puregraph.ops.native.llvm.irbuilder import IRBuilder
-from puregraph.ops.native.llvm.kernelcall import COMPILED, EpilogueSpec, KernelCall
+from puregraph.ops.native.llvm.kernelcall import COMPILED, EpilogueSpec, KernelCall, madeFor
 
 if TYPE_CHECKING:
     from puregraph.core.protocols import Strided
@@ -33,6 +34,7 @@ READING = 30  # cycles to load a transformed filter from memory
 FLOW = 6  # bytes that memory delivers in a cycle
 MIN_PANEL_TASKS = 16  # with fewer tasks, the panels of a task are distributed over several
 COMPILED_CYCLES_RATIO = 1.08  # a split that is compiled already is taken up to this factor of the fewest cycles
+MANY_SAMPLES = 16  # panels of this many samples serve for more
 CHAIN_PRODUCTS = 16  # products that are added sequentially
 SEQUENTIAL_CHAINS = 4  # chains whose sums are added sequentially
 LARGE, HEAVY = (
@@ -101,7 +103,17 @@ def planOf(
     n: int, inChannels: int, outChannels: int, high: tuple[int, int, int], wide: tuple[int, int, int]
 ) -> WinogradSplit:
     """The split that takes the fewest cycles of a vector unit, with the time to load weights that do not stay in L2."""
-    return splits(jit.lanes(4), n, inChannels, outChannels, high, wide)[0].split
+    sizes = n, inChannels, outChannels, high, wide
+    split = splits(jit.lanes(4), *numbered(sizes))[0].split
+    return split._replace(n=n, high=high, wide=wide, vectors=vectorsFor(*sizes))
+
+
+@unchanging
+def vectorsFor(
+    n: int, inChannels: int, outChannels: int, high: tuple[int, int, int], wide: tuple[int, int, int]
+) -> tuple[int, ...]:
+    """The vectors of a panel of the fastest split, that of the most samples for which it matters."""
+    return splits(jit.lanes(4), min(n, MANY_SAMPLES), inChannels, outChannels, high, wide)[0].split.vectors
 
 
 class CostedSplit(NamedTuple):
@@ -136,10 +148,10 @@ def splits(
 
 
 def compiledSplit(plan: WinogradSplit, isCompiled: Callable[[WinogradSplit], bool]) -> WinogradSplit:
-    """The plan, or a nearly as fast split into the same panels that is compiled already; sums have the same bits."""
-    options = splits(jit.lanes(4), *plan[:5])
-    near = [s for cost, s in options if s.vectors == plan.vectors and cost <= COMPILED_CYCLES_RATIO * options[0].cost]
-    return next((s for s in near if isCompiled(s)), plan)
+    """The fastest split into the same panels, or a nearly as fast one that is compiled already, with the same bits."""
+    options = [option for option in splits(jit.lanes(4), *plan[:5]) if option.split.vectors == plan.vectors]
+    near = [split for cost, split in options if cost <= COMPILED_CYCLES_RATIO * options[0].cost]
+    return next(filter(isCompiled, near), near[0])
 
 
 def isSupported(g: Geometry) -> bool:
@@ -151,6 +163,7 @@ def isSupported(g: Geometry) -> bool:
     return flat and small and high.count > 0 and wide.count > 0 and g.c % lanes == g.o % lanes == 0
 
 
+@unchanging
 def isFaster(plan: WinogradSplit, isFixed: bool, halves: bool = False) -> bool:
     """True if it is faster than direct sums, of two products at a time with `halves`.
 
@@ -239,17 +252,22 @@ def winogradConvolution(
 ) -> KernelCall:
     """y = the convolution of x with the packed weight; the output channels of a chunk."""
     suffix = f"{xPixel} {epilogue.key}"
-    plan = compiledSplit(plan, lambda split: winogradKey(split, suffix) in COMPILED)
-    panels = plan.panelsOf(chunk)
-    spans = min(ceil(plan.tiles / plan.block), MAX_WINOGRAD_TASKS)
-    sweeps = min(len(panels), max(1, MIN_PANEL_TASKS // spans))
+    isCompiled = lambda split: winogradKey(split, suffix) in COMPILED  # noqa: E731
 
-    def write(code: IRBuilder) -> None:
-        WinogradWriter(code, plan, xPixel, epilogue).write()
+    def make(plan: WinogradSplit) -> KernelCall:
+        split = compiledSplit(plan, isCompiled)
+        panels = split.panelsOf(chunk)
+        spans = min(ceil(split.tiles / split.block), MAX_WINOGRAD_TASKS)
+        sweeps = min(len(panels), max(1, MIN_PANEL_TASKS // spans))
 
-    slots = {"x": x, "b": packed, "first": panels.start, "panels": len(panels), **epilogue.slots}
-    slots |= {"tiles": plan.tiles, "blocks": ceil(plan.tiles / plan.block), "spans": spans, "sweeps": sweeps}
-    return KernelCall(name, winogradKey(plan, suffix), write, slots, spans * sweeps)
+        def write(code: IRBuilder) -> None:
+            WinogradWriter(code, split, xPixel, epilogue).write()
+
+        slots = {"x": x, "b": packed, "first": panels.start, "panels": len(panels), **epilogue.slots}
+        slots |= {"tiles": split.tiles, "blocks": ceil(split.tiles / split.block), "spans": spans, "sweeps": sweeps}
+        return KernelCall(name, winogradKey(split, suffix), write, slots, spans * sweeps)
+
+    return madeFor(make, plan)
 
 
 def winogradKey(plan: WinogradSplit, suffix: str) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from math import ceil, prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from puregraph.core.opensize import decided
 from puregraph.ops.convolution.native.geometry import Geometry
 from puregraph.ops.convolution.native.registertiling import registers
 from puregraph.ops.convolution.native.tilegather import TileReader, TileScratch
@@ -39,6 +40,7 @@ MAX_TASK_CHANNELS = 64  # maximum number of input channels of a task
 FILTER_TAPS = 9
 
 
+@decided
 def isFaster(g: Geometry) -> bool:
     """True if this is supported and faster than direct sums: if there are enough tiles."""
     n, high, wide = tilesOf(g)
@@ -60,6 +62,7 @@ def tilesOf(g: Geometry) -> tuple[int, int, int]:
     return g.n, ceil(g.axes[1].count / TILE_OUTPUTS), ceil(g.axes[2].count / TILE_OUTPUTS)
 
 
+@decided
 def planOf(g: Geometry) -> WinogradWeightSplit:
     """The widest blocks and most rows that channels and registers allow, in enough parts for about 16 tasks."""
     lanes = jit.lanes(4)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from puregraph.core.opensize import isOpen, numbered, unchanging
 from puregraph.ops.native.llvm.irbuilder import IRBuilder
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ class KernelCall(NamedTuple):
     `slots`  the value of each slot: an array (or its placeholder until addresses are known), or an integer
     `tasks`  number of tasks; any thread may run any of them, and no two write to the same address
     `halves` True if factors are rounded to bfloat16
+    `again`  for open sizes: (the function that makes the call, its arguments), see `madeFor`
     """
 
     name: str
@@ -31,11 +33,37 @@ class KernelCall(NamedTuple):
     slots: dict[str, Any]
     tasks: int
     halves: bool = False
+    again: tuple[Callable[..., Any], tuple] | None = None
 
     @property
     def by(self) -> str:
         """The module that writes the code."""
         return getattr(self.write, "func", self.write).__module__.rpartition(".")[2]
+
+
+def madeFor(make: Callable[..., KernelCall], *sizes: Any) -> KernelCall:
+    """make(*sizes), where the code itself depends on the sizes: for others it is made again.
+
+    `make` depends on nothing else that changes, and the number of kernel calls does not depend on the sizes.
+    """
+    if not isOpen(sizes):
+        return make(*sizes)
+    return make(*numbered(sizes))._replace(again=(make, sizes))
+
+
+def settled(call: KernelCall) -> KernelCall:
+    """A call that is made once for all sizes: a step holds for those that would make the same."""
+    if call.again is None:
+        return call
+    make, sizes = call.again
+    unchanging(lambda *sizes: outlineOf(make(*sizes)))(*sizes)
+    return call._replace(again=None)
+
+
+def outlineOf(call: KernelCall) -> tuple[Any, ...]:
+    """What of a call depends on sizes."""
+    numbers = {name: what for name, what in call.slots.items() if isinstance(what, int)}
+    return call.key, numbers, call.tasks
 
 
 class EpilogueSpec:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from puregraph.core.opensize import largest, sized, smallest
 from puregraph.ops.native.llvm import jit
 from puregraph.ops.native.llvm.instructions import SIZES, IRPointer, IRType, IRValue
 from puregraph.ops.native.llvm.irbuilder import IRBuilder
@@ -64,7 +65,7 @@ def stridedCopy(
     axes = merged(shape, source, target)
     if 0 in shape:
         return []
-    title = f"{name} {'x'.join(map(str, shape))}"
+    title = sized(f"{name} {'x'.join(['{}'] * len(shape))}", *shape)
     if not axes or axes[-1].target != 1:
         axes.append(CopyAxis(1, 1, 1))
     side = next((i for i, axis in enumerate(axes[:-1]) if axis.source == 1), None)
@@ -85,8 +86,8 @@ def slotsOf(x: Any, y: Any, outer: Sequence[CopyAxis]) -> dict[str, Any]:
 def rowCopy(title: str, kind: str, x: Value, y: Strided, axes: list[CopyAxis]) -> list[KernelCall]:
     """Row by row: a task has some rows of the last axis but one."""
     *outer, line, row = axes if len(axes) > 1 else [CopyAxis(1, 0, 0), *axes]
-    width = min(row.size, max(COPY_TASK_ELEMENTS, 1))
-    step = max(1, min(line.size, COPY_TASK_ELEMENTS // width))
+    width = smallest(row.size, COPY_TASK_ELEMENTS)
+    step = largest(1, smallest(line.size, COPY_TASK_ELEMENTS // width))
     across, down = -(-row.size // width), -(-line.size // step)
     count = 1
     for axis in outer:
@@ -143,7 +144,7 @@ def transposeCopy(
 ) -> list[KernelCall]:
     """Square tiles of `side`, contiguous in x, by `row`, contiguous in y; a task has some of the side."""
     lanes = lanesOf(kind)
-    step = max(1, COPY_TASK_ELEMENTS // (lanes * row.size)) * lanes
+    step = largest(1, COPY_TASK_ELEMENTS // (lanes * row.size)) * lanes
     down = -(-side.size // step)
     count = 1
     for axis in outer:
@@ -195,7 +196,7 @@ def fill(kind: str, y: Value, count: int, value: float) -> list[KernelCall]:
     slots = {"y": y, "count": count}
     return [
         KernelCall(
-            f"fill {count}",
+            sized("fill {}", count),
             f"{kind} {value!r} {jit.lanes(4)}",
             partial(writeFill, kind, value),
             slots,

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from puregraph.core.opensize import decided, floating, isOpen, largest, smallest
 from puregraph.ops.formula import Formula
 from puregraph.ops.formula.loopnest import (
     INTEGERS,
@@ -71,7 +72,8 @@ def nestCalls(nest: LoopNest, scratch: Callable[[int], Any]) -> list[KernelCall]
     if len(sets) > 2:
         raise ValueError(f"reductions over {len(sets)} sets of axes do not fit in one nest")
     if not sets:
-        cut = chunked(nest, 0, NEST_TASK_ELEMENTS) if inner == 0 and nest.space[0] > NEST_TASK_ELEMENTS else nest
+        isLong = isOpen(nest.space[0]) or nest.space[0] > NEST_TASK_ELEMENTS
+        cut = chunked(nest, 0, NEST_TASK_ELEMENTS) if inner == 0 and isLong else nest
         return [rowCall(cut, frozenset([len(cut.space) - 1]))]
     axes = next((reduced for reduced in sets if inner in reduced), sets[0])
     long = prod(nest.space[a] for a in axes)
@@ -98,7 +100,7 @@ def isColumn(rows: int, elements: int) -> bool:
 
 def rowsPerTask(rows: int, cols: int) -> int:
     """The number of rows in a task."""
-    return max(1, min(rows, -(-MIN_ROW_TASK_ELEMENTS // max(cols, 1))))
+    return largest(1, smallest(rows, -(-MIN_ROW_TASK_ELEMENTS // largest(cols, 1))))
 
 
 def rowBlock(nest: LoopNest, axes: frozenset[int]) -> int:
@@ -121,7 +123,7 @@ def scaled(shape: ReducedNest) -> dict[str, tuple[Formula, float]]:
         op, args = line.term.op, line.term.args
         if op not in ("*", "/") or args[0].op != "name" or args[1].op != "number":
             continue
-        value = float(args[1].value)
+        value = floating(args[1].value)
         if not 2.0**-100 < abs(value) < 2.0**100:
             continue
         if op == "/" and shape.nest.kind == "f32":
@@ -161,6 +163,7 @@ def slotsOf(shape: ReducedNest) -> dict[str, Any]:
     return slots
 
 
+@decided
 def bitsOf(value: float) -> int:
     """The bits of a float64 as an integer, for a slot."""
     return int(np.float64(value).view(np.int64))
@@ -328,29 +331,32 @@ def rowCall(nest: LoopNest, axes: frozenset[int]) -> KernelCall:
     rows = prod(nest.space[a] for a in shape.outer)
     length = prod(nest.space[a] for a in shape.loops)
     block = nest.beside or rowsPerTask(rows, length)
-    near = 1 << max(length - 1, 15).bit_length() if len(shape.loops) == 1 and length <= SCRATCH_ROW_ELEMENTS else 0
-    cut, chain = chainOf(shape)
+    near = 0
+    if saved(shape) and len(shape.loops) == 1 and length <= SCRATCH_ROW_ELEMENTS:
+        near = 1 << max(length - 1, 15).bit_length()
+    steps = [nest.space[a] for a in shape.loops]
+    steps[-1] = -(-steps[-1] // (lanesOf(nest) * UNROLL))
+    spot, chain = chainOf(*steps) if shape.reductions else (None, 0)
+    cut = None if spot is None else shape.loops[spot]
 
     def write(code: IRBuilder) -> None:
         RowKernel(NestCode(code, shape), near, cut).write()
 
     slots = {**slotsOf(shape), "rows": rows, "block": block, **({} if cut is None else {"chain": chain})}
-    stored = near if saved(shape) else 0
-    return KernelCall(title(shape.nest), f"rows {stored} {cut} {keyOf(shape)}", write, slots, -(-rows // block))
+    return KernelCall(title(shape.nest), f"rows {near} {cut} {keyOf(shape)}", write, slots, -(-rows // block))
 
 
-def chainOf(shape: ReducedNest) -> tuple[int | None, int]:
+@decided
+def chainOf(*steps: int) -> tuple[int | None, int]:
     """(the reduced axis of a row to cut into chains, their length); the axis is None if a row is one short chain.
 
-    The length of a chain equals the number of chains, so that both sums have about the same rounding error.
+    `steps` are the sums along each reduced axis. The length of a chain equals the number of chains, so that both sums
+    have about the same rounding error.
     """
-    lanes = lanesOf(shape.nest)
-    *outer, last = ((a, shape.nest.space[a]) for a in shape.loops)
-    steps = [*outer, (last[0], -(-last[1] // (lanes * UNROLL)))]
-    length, inside = prod(n for _, n in steps), 1
+    length, inside = prod(steps), 1
     root = isqrt(length)
-    if shape.reductions and length > 2 * MIN_CHAIN_ROWS:
-        for axis, n in reversed(steps):
+    if length > 2 * MIN_CHAIN_ROWS:
+        for axis, n in reversed([*enumerate(steps)]):
             if inside * n >= root:
                 return axis, max(1, root // inside)
             inside *= n
@@ -482,7 +488,7 @@ def columnCall(nest: LoopNest, axes: frozenset[int]) -> KernelCall:
     shape = ReducedNest(nest, axes)
     lanes = lanesOf(nest)
     columns = nest.space[-1]
-    wide = min(BLOCK_VECTORS, 1 << max(-(-columns // lanes) - 1, 0).bit_length())
+    wide = blockVectors(columns, lanes)
     exact = columns % (wide * lanes) == 0
     blocks = -(-columns // (wide * lanes))
     others = prod(nest.space[a] for a in shape.outer[:-1])
@@ -490,8 +496,20 @@ def columnCall(nest: LoopNest, axes: frozenset[int]) -> KernelCall:
     def write(code: IRBuilder) -> None:
         writeColumns(NestCode(code, shape), wide, exact)
 
-    slots = {**slotsOf(shape), "blocks": blocks, "chain": max(MIN_CHAIN_ROWS, isqrt(nest.space[shape.loops[-1]]))}
+    slots = {**slotsOf(shape), "blocks": blocks, "chain": chainRows(nest.space[shape.loops[-1]])}
     return KernelCall(title(shape.nest), f"columns {wide} {exact} {keyOf(shape)}", write, slots, blocks * others)
+
+
+@decided
+def blockVectors(columns: int, lanes: int) -> int:
+    """The vectors of columns in a block."""
+    return min(BLOCK_VECTORS, 1 << max(-(-columns // lanes) - 1, 0).bit_length())
+
+
+@decided
+def chainRows(rows: int) -> int:
+    """The number of rows of a column that are summed sequentially."""
+    return max(MIN_CHAIN_ROWS, isqrt(rows))
 
 
 def writeColumns(writer: NestCode, wide: int, exact: bool) -> None:

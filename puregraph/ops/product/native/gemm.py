@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from puregraph.core.opensize import sized, unchanging
 from puregraph.ops.native.llvm.instructions import IRPointer, IRValue
 from puregraph.ops.native.llvm.irbuilder import IRBuilder
-from puregraph.ops.native.llvm.kernelcall import COMPILED, EpilogueSpec, KernelCall
+from puregraph.ops.native.llvm.kernelcall import COMPILED, EpilogueSpec, KernelCall, madeFor
 from puregraph.ops.native.llvm.registertranspose import transposed
 from puregraph.ops.native.threads.numthreads import threads as allThreads
 from puregraph.ops.product.native.blocking import ACCUMULATORS, PACKED_B, GemmSizes, blockingFor, capacity
@@ -104,22 +105,27 @@ def gemm(
     to = epilogue if partials is None else partialSums(partials, m, n, parts, batchSizes, real)
     suffix = to.key
 
-    def specOf(tile: Microkernel) -> GemmSpec:
-        flags = m <= tile.rows, sizes.blocks > 1, parts > 1, tile.remainderVectors(n)
-        return GemmSpec(tile, aLayout, bLayout, len(batch), *flags, to, isSymmetric, grouping.how if grouping else "")
+    def tiled(sizes: GemmSizes, m: int, n: int) -> KernelCall:
+        def specOf(tile: Microkernel) -> GemmSpec:
+            how = grouping.how if grouping else ""
+            flags = m <= tile.rows, sizes.blocks > 1, parts > 1, tile.remainderVectors(n)
+            return GemmSpec(tile, aLayout, bLayout, len(batch), *flags, to, isSymmetric, how)
 
-    blocking = blockingFor(sizes, threads, lambda tile: specOf(tile).keyWith(suffix) in COMPILED)
-    kernel = specOf(blocking.tile)
+        blocking = blockingFor(sizes, threads, lambda tile: specOf(tile).keyWith(suffix) in COMPILED)
+        kernel = specOf(blocking.tile)
+        shape = {name: getattr(blocking, name) for name in ("strips", "panels", "depth", "down", "across")}
+        tasks = blocking.down * blocking.across * sizes.batch
+        return KernelCall(name, kernel.key, kernel.write, slots | shape, tasks, halves)
+
     slots = {"a": a, "b": b.array if isPacked else b, "m": m, "n": n, "k": k, "part": part}
     slots |= {"aRow": aStrides[0], "aColumn": aStrides[1], "bRow": bStrides[0], "bColumn": bStrides[1]}
-    slots |= {name: getattr(blocking, name) for name in ("strips", "panels", "depth", "down", "across")}
     for i, axis in enumerate(batch):
         slots |= {f"batch{i}": axis.size, f"aBatch{i}": axis.a, f"bBatch{i}": axis.b}
     if grouping is not None:
         slots |= {"first": grouping.first, "groups": grouping.groups, "groupStep": grouping.step}
-    tasks = blocking.down * blocking.across * count * parts
-    name = f"product {m}x{k}x{n}{' in bfloat16' if halves else ''}"
-    calls = [KernelCall(name, kernel.key, kernel.write, slots | to.slots, tasks, halves)]
+    slots |= to.slots
+    name = sized("product {}x{}x{}" + (" in bfloat16" if halves else ""), m, k, n)
+    calls = [madeFor(tiled, sizes, m, n)]
     if partials is not None:
         calls.append(reduceParts(partials, epilogue, m, n, parts, batchSizes, lanes, real))
     return calls
@@ -159,6 +165,7 @@ def worthRounding(m: int, n: int, k: int) -> bool:
     return m > FEW_ROWS and n > 1 and k >= SHORT_K
 
 
+@unchanging
 def vectorsFor(
     m: int, n: int, k: int, aStrides: tuple[int, int], lanes: int, real: str = "f32", halves: bool = False
 ) -> int:

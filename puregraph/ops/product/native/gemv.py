@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from puregraph.core.opensize import largest, sized, smallest
 from puregraph.ops.native.llvm.instructions import IRPointer, IRType, IRValue, IRVariable
 from puregraph.ops.native.llvm.irbuilder import IRBuilder
 from puregraph.ops.native.llvm.kernelcall import EpilogueSpec, KernelCall
@@ -54,8 +55,8 @@ def gemvFrom(
 def gemv(spec: GemvSpec, epilogue: EpilogueSpec, lanes: int, threads: int) -> list[KernelCall]:
     """A task has a chunk of the results, in whole groups of columns, so that sums do not depend on the threads."""
     unit = ROWS if spec.isTransposed else widestGroup(lanes, spec.real) * lanes
-    parts = max(threads, -(-spec.size // CHUNK))
-    chunk = min(-(-spec.size // parts // unit) * unit, CHUNK)
+    parts = largest(threads, -(-spec.size // CHUNK))
+    chunk = smallest(-(-spec.size // parts // unit) * unit, CHUNK)
     write = writeDotGemv if spec.isTransposed else writeRowGemv
     key = f"gemv {spec.isTransposed:d}{spec.isRow:d} {lanes} {spec.real} {epilogue.key}"
     slots = {
@@ -67,7 +68,7 @@ def gemv(spec: GemvSpec, epilogue: EpilogueSpec, lanes: int, threads: int) -> li
         "k": spec.k,
         "chunk": chunk,
     }
-    name = f"product {1 if spec.isRow else spec.size}x{spec.k}x{spec.size if spec.isRow else 1}"
+    name = sized("product {}x{}x{}", 1 if spec.isRow else spec.size, spec.k, spec.size if spec.isRow else 1)
     return [
         KernelCall(
             name,
@@ -205,15 +206,15 @@ def skinnyProduct(
     """
     most = max(1, min(lanes, (registers(lanes, real) - 1 - m) // m))
     columnsAtOnce = 1 << most.bit_length() - 1  # columns whose accumulators fit the registers, and a vector
-    parts = max(threads, -(-n // CHUNK))
-    chunk = min(-(-n // parts // columnsAtOnce) * columnsAtOnce, CHUNK)
+    parts = largest(threads, -(-n // CHUNK))
+    chunk = smallest(-(-n // parts // columnsAtOnce) * columnsAtOnce, CHUNK)
 
     def write(code: IRBuilder) -> None:
         writeSkinny(code, epilogue, m, columnsAtOnce, lanes, real)
 
     slots = {"a": a, "b": b, "n": n, "k": k, "aRow": strides[0], "bColumn": strides[1], "chunk": chunk}
     key = f"few {m} {columnsAtOnce} {lanes} {real} {epilogue.key}"
-    return [KernelCall(f"product {m}x{k}x{n}", key, write, slots | epilogue.slots, -(-n // chunk))]
+    return [KernelCall(sized("product {}x{}x{}", m, k, n), key, write, slots | epilogue.slots, -(-n // chunk))]
 
 
 def writeSkinny(code: IRBuilder, epilogue: EpilogueSpec, m: int, columnsAtOnce: int, lanes: int, real: str) -> None:
@@ -289,7 +290,7 @@ def outerProduct(
     a: Value, b: Value, epilogue: EpilogueSpec, m: int, n: int, aStride: int, lanes: int, threads: int, real: str
 ) -> list[KernelCall]:
     """Outer product: sums[m, n] = a[m] b[n] of a contiguous b, some rows to a task."""
-    chunk = max(1, min(-(-m // threads), -(-(1 << 16) // n)))
+    chunk = largest(1, smallest(-(-m // threads), -(-(1 << 16) // n)))
 
     def write(code: IRBuilder) -> None:
         left, right = code.pointer("a", real), code.pointer("b", real)
@@ -308,6 +309,10 @@ def outerProduct(
     slots = {"a": a, "b": b, "m": m, "n": n, "aStride": aStride, "chunk": chunk}
     return [
         KernelCall(
-            f"product {m}x1x{n}", f"outer {lanes} {real} {epilogue.key}", write, slots | epilogue.slots, -(-m // chunk)
+            sized("product {}x1x{}", m, n),
+            f"outer {lanes} {real} {epilogue.key}",
+            write,
+            slots | epilogue.slots,
+            -(-m // chunk),
         )
     ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from puregraph.core.opensize import sized
 from puregraph.ops.native.llvm.irbuilder import IRBuilder
 from puregraph.ops.native.llvm.kernelcall import KernelCall
 from puregraph.ops.product.native.microkernel import Microkernel
@@ -69,4 +70,4 @@ def pack(
     slots = {"b": b, "packed": to, "k": k, "n": n, "bRow": strides[0], "bColumn": strides[1]}
     if n == 0 or k == 0:
         return []
-    return [KernelCall(f"pack {k}x{n}", f"pack {layout} {tile.key}", write, slots, panels * chunks)]
+    return [KernelCall(sized("pack {}x{}", k, n), f"pack {layout} {tile.key}", write, slots, panels * chunks)]

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from puregraph.core.opensize import sized
 from puregraph.ops.native.llvm import jit
 from puregraph.ops.native.llvm.instructions import SIZES, IRPointer, IRType, IRValue
 from puregraph.ops.native.llvm.irbuilder import IRBuilder
@@ -29,7 +30,9 @@ def pairDots(
     count = len(xs)
     slots = slotsFor(xs, rows, samples, count * count * size) | {"y": y, "yRow": yRow}
     write = partial(writeDots, count, size, real)
-    return [KernelCall(f"pairDots {samples}x{count}x{size}", machineKey(real), write, slots, tasksOf(slots))]
+    return [
+        KernelCall(sized("pairDots {}x{}x{}", samples, count, size), machineKey(real), write, slots, tasksOf(slots))
+    ]
 
 
 def pairDotsGrad(
@@ -46,7 +49,9 @@ def pairDotsGrad(
     count = len(xs)
     slots = slotsFor(xs, rows, samples, 2 * count * count * size) | {"grad": grad, "gradRow": gradRow, "dx": dx}
     write = partial(writeGrads, count, size, real)
-    return [KernelCall(f"pairDotsGrad {samples}x{count}x{size}", machineKey(real), write, slots, tasksOf(slots))]
+    return [
+        KernelCall(sized("pairDotsGrad {}x{}x{}", samples, count, size), machineKey(real), write, slots, tasksOf(slots))
+    ]
 
 
 def machineKey(real: str) -> str:

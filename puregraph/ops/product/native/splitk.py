@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import TYPE_CHECKING
 
+from puregraph.core.opensize import decided, largest, sized, smallest
 from puregraph.ops.native.llvm.instructions import IRPointer, IRValue
 from puregraph.ops.native.llvm.irbuilder import IRBuilder
 from puregraph.ops.native.llvm.kernelcall import EpilogueSpec, KernelCall
@@ -23,6 +24,7 @@ MANY_PRODUCTS = 1 << 26  # fewest multiplications for which a sum over samples i
 LARGE_RESULT = 1 << 21  # maximum number of results of such a sum: two partial sums of more take too much memory
 
 
+@decided
 def splitSize(m: int, n: int, k: int, batch: int, lanes: int, overSamples: bool = False) -> int:
     """The length of a part of k: it follows from the sizes alone, so that sums do not depend on the threads.
 
@@ -59,7 +61,7 @@ def reduceParts(
     real: str = "f32",
 ) -> KernelCall:
     """The partial sums added in their order and given to the epilogue; a task has some rows."""
-    chunk = max(1, min(m, -(-(1 << 13) // n)))
+    chunk = largest(1, smallest(m, -(-(1 << 13) // n)))
     chunks = -(-m // chunk)
 
     def write(code: IRBuilder) -> None:
@@ -95,4 +97,4 @@ def reduceParts(
     slots = {"parts": partials, "m": m, "n": n, "count": parts, "chunk": chunk}
     slots |= {f"batch{i}": size for i, size in enumerate(batch)} | epilogue.slots
     key = f"parts {lanes} {real} {len(batch)} {epilogue.key}"
-    return KernelCall(f"total {parts}x{m}x{n}", key, write, slots, chunks * prod(batch))
+    return KernelCall(sized("total {}x{}x{}", parts, m, n), key, write, slots, chunks * prod(batch))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from puregraph.core.opensize import largest, numberOf, sized, smallest
 from puregraph.ops.native.llvm.irbuilder import IRBuilder
 from puregraph.ops.native.llvm.kernelcall import KernelCall
 from puregraph.ops.native.llvm.registertranspose import transposed
@@ -62,7 +63,7 @@ def fittedTile(tile: BroadcastTile, samples: int) -> BroadcastTile:
     """The tile, with the number of rows that takes the least time for these samples."""
 
     def cost(rows: int) -> int:
-        return -(-samples // rows) * (rows * tile.vectors + rows + tile.vectors)
+        return -(-numberOf(samples) // rows) * (rows * tile.vectors + rows + tile.vectors)
 
     return tile._replace(rows=min(range(tile.rows, 0, -1), key=cost))
 
@@ -109,7 +110,7 @@ def run(
         slots |= {name + "First": what, name + "FirstSample": stride} | sequenceSlots(name, track)
     if saved is not None:
         slots |= sequenceSlots("saved", saved)
-    name = f"{kind} {sizes.samples}x{sizes.timeSteps}x{sizes.units}"
+    name = sized("{} {}x{}x{}", kind, sizes.samples, sizes.timeSteps, sizes.units)
     return [KernelCall(name, repr(plan), plan.forward, slots, slots.pop("groups"))]
 
 
@@ -149,16 +150,18 @@ def back(
     if cell.parted and dq is not None:
         slots |= sequenceSlots("dq", dq)
     pack = {"U": U, "uStride": uStride, "packed": packed, "units": sizes.units}
-    name = f"{kind}Back {sizes.samples}x{sizes.timeSteps}x{sizes.units}"
+    name = sized("{}Back {}x{}x{}", kind, sizes.samples, sizes.timeSteps, sizes.units)
     return [
-        KernelCall(f"pack {name}", repr(plan), plan.packBack, pack, -(-sizes.units // plan.tile.columns)),
+        KernelCall(
+            f"pack {kind}Back {sizes.units}", repr(plan), plan.packBack, pack, -(-sizes.units // plan.tile.columns)
+        ),
         KernelCall(name, repr(plan), plan.backward, slots, slots.pop("groups")),
     ]
 
 
 def commonSlots(sizes: RecurrentSizes, groups: int, packed: Strided, on: SequenceOperand | None) -> dict[str, Any]:
     """Arguments of both directions; `groups` becomes the number of tasks."""
-    group = -(-sizes.samples // max(1, min(groups, sizes.samples)))
+    group = -(-sizes.samples // largest(1, smallest(groups, sizes.samples)))
     slots = {
         "samples": sizes.samples,
         "timeSteps": sizes.timeSteps,
