@@ -27,7 +27,8 @@ HEAVY = [*OPTIONAL, "argparse", "asyncio", "h5py", "html", "importlib.abc", "log
 HEAVY += ["subprocess", "sysconfig", "tempfile", "unittest"]
 NUMPY = "import sys, numpy, numpy.fft, numpy.random; before = {*sys.modules}; import puregraph"
 LATE = ["cli", "compat", "compile", "data", "distributed", "draw", "models", "onnx", "testing", "train"]
-MAX_FILES = 360  # of the package, that importing it may read
+ZOO = ["modules", "optimizers"]  # every class of theirs is public, and they may grow
+MAX_FILES = 240  # other files of the package that importing it may read
 BLOCKER = """
 import importlib.abc, sys
 class Blocker(importlib.abc.MetaPathFinder):
@@ -65,7 +66,7 @@ def test_importing_reads_only_what_graphs_are_built_of():
     ).split()
     assert not [name for name in names if name.split(".")[1] in LATE]
     assert not [name for name in names if name.endswith((".lowering", ".onnx")) or ".native.math" in name]
-    assert len(names) <= MAX_FILES
+    assert len([name for name in names if name.split(".")[1] not in ZOO]) <= MAX_FILES
 
 
 @pytest.mark.parametrize("name", LATE[1:])
