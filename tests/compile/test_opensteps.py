@@ -12,8 +12,11 @@ from natively import needsNative, unverified
 import puregraph as pg
 from puregraph import models
 from puregraph.compile import Programs
+from puregraph.compile.memory.arena import BufferOrder, arranged, inUse
+from puregraph.compile.memory.planner import Buffer
 from puregraph.compile.opensteps import OpenSteps
 from puregraph.core.opensize import OpenSize, SizeTape, decided, largest, sized, smallest, unchanging
+from puregraph.ops.ir.value import Value
 from puregraph.ops.ir.views import ArrayView, viewed
 
 pytestmark = [needsNative, unverified]
@@ -267,3 +270,39 @@ def test_views_are_those_of_numpy(rng):
         compared(np.lib.stride_tricks.sliding_window_view, x, int(rng.integers(1, 4)), int(rng.integers(0, rank)))
         if rank > 1:
             compared(np.diagonal, x, int(rng.integers(-3, 4)), *rng.permutation(rank)[:2].tolist())
+
+
+# Memory ---------------------------------------------------------------------------------------------------------------
+
+
+def test_buffers_of_other_sizes_are_arranged_alike(rng):
+    alike = 0
+    for _ in range(30):
+        count = int(rng.integers(1, 120))
+        births = np.sort(rng.integers(0, count, count))
+        deaths = births + rng.integers(0, 12, count)
+        fixed, each = rng.integers(1, 9, count), rng.integers(0, 40, count)
+
+        def buffers(n, births=births, deaths=deaths, fixed=fixed, each=each):
+            value = Value(1, (1,), np.dtype("f4"), (4,))
+            made = [Buffer(value, int(birth), int(death)) for birth, death in zip(births, deaths)]
+            for buffer, a, k in zip(made, fixed, each):
+                buffer.size = 64 * int(a + k * n)
+            return made
+
+        first = buffers(10)
+        arranged(first)
+        order = BufferOrder(first)
+        for n in (3, 11, 64):
+            again = buffers(n)
+            total = order.arrange(again)
+            if total is None:
+                continue
+            alike += 1
+            assert total <= 1.01 * inUse(again)
+            for i, a in enumerate(again):
+                for b in again[:i]:
+                    isApart = a.offset + a.size <= b.offset or b.offset + b.size <= a.offset
+                    assert isApart or a.death < b.birth or b.death < a.birth
+    assert alike > 20
+    assert BufferOrder(buffers(10)).arrange(buffers(10)[1:]) is None

@@ -15,15 +15,17 @@ from puregraph.ops.ir.value import Call, Offset, Value
 from puregraph.ops.native.llvm.kernelcall import KernelCall
 
 if TYPE_CHECKING:
+    from puregraph.compile.memory.arena import BufferOrder
     from puregraph.compile.trace.schedule import Schedule
 
 
 class OpenStep:
-    """A lowered schedule for any sizes that its tape holds for."""
+    """A lowered schedule for any sizes that its tape holds for; `order` arranges the buffers of its plans."""
 
     def __init__(self, schedule: Schedule, tape: SizeTape):
         tape.close()
         self.schedule, self.tape = schedule, tape
+        self.order: BufferOrder | None = None
 
     @property
     def isNative(self) -> bool:
@@ -36,7 +38,11 @@ class OpenStep:
     def schedules(self, symbols: Sequence[int]) -> Schedule | None:
         """The schedule for some numbers; None if the step does not hold for them."""
         numbers = self.tape(symbols)
-        return None if numbers is None else Exchange(numbers).schedule(self.schedule)
+        if numbers is None:
+            return None
+        schedule = Exchange(numbers).schedule(self.schedule)
+        schedule.model = self
+        return schedule
 
 
 def isExchanged(call: Call) -> bool:

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 from puregraph.compile.ir.external import GradientOf, ReshapedTarget
 from puregraph.compile.memory.aliasing import isSame, overwritable
-from puregraph.compile.memory.arena import arranged
+from puregraph.compile.memory.arena import BufferOrder, arranged
 from puregraph.compile.memory.outputs import StepOutput
 from puregraph.ops.ir.strides import isContiguous, isDense, sameStrides
 from puregraph.ops.ir.value import Value
 
 if TYPE_CHECKING:
     from puregraph.compile.ir.external import StoreTarget
+    from puregraph.compile.lower.openstep import OpenStep
     from puregraph.compile.trace.schedule import Schedule
     from puregraph.ops.ir.value import Call
 
@@ -57,7 +58,16 @@ class MemoryPlan:
         self.ownOutputs: dict[int, StepOutput] = {}
         if outputType is not None:
             self.separateOutputs(outputType)
-        self.bytes = arranged(self.buffers)
+        self.bytes = self.arrangeBuffers(schedule.model)
+
+    def arrangeBuffers(self, model: OpenStep | None) -> int:
+        """Give every buffer its offset, as in the last plan of a step for other sizes where that is good."""
+        total = None if model is None or model.order is None else model.order.arrange(self.buffers)
+        if total is None:
+            total = arranged(self.buffers)
+            if model is not None:
+                model.order = BufferOrder(self.buffers)
+        return total
 
     def storeInTargets(self, addsUp: bool) -> None:
         """Compute a stored value directly in its target's memory, if the old value is not read later.

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from puregraph.compile.gpu.passes.predication import HostUpdate
     from puregraph.compile.gradientbuckets import GradientBuckets
     from puregraph.compile.ir.external import StoreTarget
+    from puregraph.compile.lower.openstep import OpenStep
     from puregraph.compile.lower.packedweights import PackedWeights
     from puregraph.core.param import Param, Stored
     from puregraph.core.shape import Shape
@@ -68,6 +69,7 @@ class Schedule:
     """
 
     hostUpdate: HostUpdate  # of a step whose update is predicated
+    model: OpenStep | None = None  # the step with open sizes that it was made from
 
     def __init__(self, graph: Graph, steps: Steps):
         self.graph, self.steps = graph, steps
