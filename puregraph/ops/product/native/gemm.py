@@ -352,7 +352,7 @@ class GemmSpec(NamedTuple):
                 )
 
             if not self.readsRows:
-                read(right)
+                read(right, isStreamed=self.bLayout == "packed")
             elif self.isSingleStrip:
                 read(b.at(k, column), bStride=b.strides[0], columns=columns)
             else:

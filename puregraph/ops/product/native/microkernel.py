@@ -104,13 +104,15 @@ def multiply(
     copy: IRPointer | None = None,
     vectors: int = 0,
     columns: IRValue | None = None,
+    isStreamed: bool = False,
 ) -> None:
     """to[r, v] = sum_k a[r, k] b[k, v] over `count` steps along k, added to the old to[r, v] unless `isFirst`.
 
-    b is packed, or has a stride between its rows, which may be packed to `copy` on the way; either is prefetched.
-    `vectors`  the number of vectors to compute, from the first of the tile (0: all)
-    `columns`  the number of columns of b, if the last vector may go beyond them
-    `ahead`    addresses to prefetch into L2, and their steps along k
+    b is packed, or has a stride between its rows; then rows are prefetched, and may be packed to `copy` on the way.
+    `vectors`     the number of vectors to compute, from the first of the tile (0: all)
+    `columns`     the number of columns of b, if the last vector may go beyond them
+    `ahead`       addresses to prefetch into L2, and their steps along k
+    `isStreamed`  b was packed before this product, and may be in no cache: prefetch it
     """
     vectors = vectors or tile.vectors
     sources = [x for x in (bStride, copy, columns) if x is not None]
@@ -135,7 +137,8 @@ def multiply(
             for address, stride in zip(targets[::2], targets[1::2]):
                 address.at(k * stride).prefetch(near=False)
             for v, element in enumerate(right):
-                row.at(further).prefetch(v * lanes)
+                if bStride is not None or isStreamed:
+                    row.at(further).prefetch(v * lanes)
                 if copyTarget is not None:
                     copyTarget.at(k * tile.width).store(v * lanes, element)
             for r, line in enumerate(totals):
