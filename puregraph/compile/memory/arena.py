@@ -37,7 +37,7 @@ def arranged(buffers: list[Buffer]) -> int:
 
 
 class BufferOrder:
-    """Which buffers of an arrangement lie below which others that are in use at the same time.
+    """Which buffers of an arrangement are below which others that are in use at the same time.
 
     Buffers of other sizes, but with the same lifetimes, are arranged by it in a tenth of the time.
     """
