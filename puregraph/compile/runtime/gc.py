@@ -20,8 +20,7 @@ def tidied() -> Iterator[None]:
     loaded = len(jit.LOADED)
     with uncollected():
         yield
-    if gc.isenabled():
-        gc.collect(0)  # otherwise the next object would trigger a collection
+        gc.collect(0)
     if len(jit.LOADED) != loaded:
         giveBack()
 

@@ -9,11 +9,17 @@ from contextlib import contextmanager
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Turn garbage collection off: it would traverse all new objects again and again."""
+    """Turn garbage collection off: it would traverse all new objects again and again.
+
+    Afterwards the new objects count as old ones, which the next full collection traverses.
+    """
     was = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
         if was:
+            if not gc.get_freeze_count():
+                gc.freeze()
+                gc.unfreeze()
             gc.enable()
