@@ -91,7 +91,7 @@ setup(
     },
     install_requires=["h5py>=3.10", "numpy>=2", "rich>=13"],
     extras_require=EXTRAS,
-    entry_points={"console_scripts": ["puregraph=puregraph.cli:main"]},
+    entry_points={"console_scripts": ["puregraph=puregraph.cli:runProcess"]},
     classifiers=[
         "Development Status :: 3 - Alpha",
         "Intended Audience :: Science/Research",

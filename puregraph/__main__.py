@@ -1,7 +1,5 @@
 """`python -m puregraph`."""
 
-import sys
+from puregraph.cli import runProcess
 
-from puregraph.cli import main
-
-sys.exit(main())
+runProcess()
