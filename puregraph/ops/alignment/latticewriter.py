@@ -1,6 +1,7 @@
 """Transducer paths: the native kernel. A task has a sample, and goes through its (t, u) one by one, in log space.
 
-Rows of the forward pass are kept, one for each time step; two more have what enters the next row, and what follows.
+The forward pass keeps a row for each time step. Two more rows hold the scores that enter the next time step, and in
+the backward pass those of the time step after it.
 """
 
 from __future__ import annotations

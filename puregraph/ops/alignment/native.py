@@ -180,6 +180,6 @@ class AlignmentWriter:
 
 
 def logOfSum(code: IRBuilder, total: IRValue) -> IRValue:
-    """The logarithm of a sum from 1 to 3, nan of nan: the difference is 0 of any other."""
+    """The logarithm of a number from 1 to 3. Adding `total - total`, which is 0 but for nan, lets nan through."""
     e, f = split(code, total)
     return logNear(code, f, code.convert(e, "f32")) + (total - total)

@@ -127,7 +127,7 @@ def areAlike(x, y):
 
 
 def wrong(dtype):
-    """C of the value where an index is out of range: nan where the dtype has one."""
+    """The C expression of what an index out of range gives: nan in a float dtype, else 0."""
     kind = stored(dtype)
     return f"Number<{kind}>::narrow({'NAN' if kind in ('Half', 'Bfloat', 'float', 'double') else '0'})"
 

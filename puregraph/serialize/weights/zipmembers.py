@@ -164,7 +164,7 @@ class ZipMembers(dict[str, ZipMember]):
         except zlib.error as error:
             raise CheckpointError(f"member {quote(member.name)} is damaged: {error}") from None
         if not stream.eof or stream.unused_data:
-            raise CheckpointError(f"member {quote(member.name)} is damaged: its end is elsewhere")
+            raise CheckpointError(f"member {quote(member.name)} is damaged: its compressed data end early or late")
 
     def head(self, member: ZipMember, size: int) -> bytes:
         """Read the first bytes of a member, without verification."""

@@ -154,7 +154,7 @@ def asKind(code: IRBuilder, x: IRValue, kind: str, fewer: int) -> IRValue:
 
 
 def inOrder(code: IRBuilder, sums: list[IRValue]) -> list[IRValue]:
-    """Sums in the order of channels; a vector has a block of each of the four."""
+    """Reorder sums by channel: each vector comes with parts of four groups of channels."""
     count = sums[0].lanes // LANE_ELEMENTS
     if count == BYTES:
         return exchanged(code, sums)
