@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from puregraph.compile.trace.schedule import Schedule
     from puregraph.core.shape import Shape
 
-MAX_STEPS = 4  # most open steps of a graph; shapes that none holds for are compiled for themselves
+MAX_STEPS = 8  # most open steps of a graph; shapes that none holds for are compiled for themselves
 MAX_FAILURES = 3  # attempts that led to none for the very shapes that they were made for
 
 InputAxis = tuple[int, int]  # the index of an input, and an axis

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from everymodule import ONNUMPY, alone, isOpen
 from leftovers import leftToNumpy
-from natively import needsNative
+from natively import needsNative, unverified
+from openprograms import openPrograms
 from randomgraphs import randomGraph
 
 import puregraph as pg
@@ -99,8 +100,8 @@ def assertAlike(got, wanted, tolerance):
         assert np.nanmax(np.abs(a - b), initial=0) <= tolerance * scale, name
 
 
-@pytest.mark.parametrize("cls", CLASSES, ids=lambda c: c.__name__)
-def test_every_module_compiled_gives_what_it_gives(cls):
+def wrongExamples(cls):
+    """What the examples of a class get wrong when they are compiled."""
     wrong = []
     for k, (module, shapes) in enumerate(cls.examples()):
         for train in (True, False):
@@ -108,7 +109,22 @@ def test_every_module_compiled_gives_what_it_gives(cls):
                 compareCompiled(copy.deepcopy(module), shapes, train, np.random.default_rng(k))
             except Exception as error:
                 wrong.append(f"example {k}, {'train' if train else 'eval'}: {type(error).__name__}: {error}")
+    return wrong
+
+
+@pytest.mark.parametrize("cls", CLASSES, ids=lambda c: c.__name__)
+def test_every_module_compiled_gives_what_it_gives(cls):
+    wrong = wrongExamples(cls)
     assert not wrong, "\n".join(wrong)
+
+
+@unverified
+@pytest.mark.slow
+def test_every_module_made_from_a_step_with_open_sizes_gives_what_it_gives():
+    with openPrograms() as counts:
+        wrong = {cls.__name__: faults for cls in CLASSES if (faults := wrongExamples(cls))}
+    assert not wrong, wrong
+    assert counts["open"] > 2000 and counts["own"] < 0.2 * counts["open"], counts
 
 
 def compareCompiled(module, shapes, train, rng):
