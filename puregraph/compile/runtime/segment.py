@@ -45,7 +45,8 @@ class Segment:
         for work, key in zip(works, keys):
             begins.append(len(slots))
             for name in libraries[key].names:
-                slots.append(self.slot(len(slots), work.slots[name], moving))
+                what = work.slots[name]
+                slots.append(what if type(what) is int else self.slot(len(slots), what, moving))
         self.slots = np.array(slots, np.int64)
         self.patches = [(self.slots, *patch) for patch in moving]
         start, size = addressOf(self.slots), self.slots.itemsize
