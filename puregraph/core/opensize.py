@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Sequence
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, NamedTuple
 
 CALCULATIONS: dict[str, Callable[..., Any]] = {
@@ -331,21 +331,24 @@ def isAlike(one: Any, other: Any) -> bool:
 def decided(rule: Callable[..., Any]) -> Callable[..., Any]:
     """A pure function of sizes, other constants, and tuples of both, that is called again for other symbols."""
 
-    @wraps(rule)
-    def decide(*arguments: Any) -> Any:
-        sizes = sizesIn(arguments)
-        return sizes[0].tape.decided(rule, arguments, False) if sizes else rule(*arguments)
-
-    return decide
+    return again(rule, False)
 
 
 def unchanging(rule: Callable[..., Any]) -> Callable[..., Any]:
     """A pure function as `decided`, whose result a step depends on: for other symbols it has to be the same."""
 
+    return again(rule, True)
+
+
+def again(rule: Callable[..., Any], isFixed: bool) -> Callable[..., Any]:
+    """A function whose calls with open sizes a tape repeats; options that are named are no sizes."""
+
     @wraps(rule)
-    def decide(*arguments: Any) -> Any:
+    def decide(*arguments: Any, **options: Any) -> Any:
         sizes = sizesIn(arguments)
-        return sizes[0].tape.decided(rule, arguments, True) if sizes else rule(*arguments)
+        if not sizes:
+            return rule(*arguments, **options)
+        return sizes[0].tape.decided(partial(rule, **options) if options else rule, arguments, isFixed)
 
     return decide
 
