@@ -373,9 +373,12 @@ class Program:
         """
         if self.untried:
             return planAhead(self)
-        if self.isOpened:
-            self.openSteps = None
-            self.build()
+        with self.workspace.lock:
+            if self.isOpened:
+                if self.workspace.isHeld:
+                    raise self.workspace.refusal()
+                self.openSteps = None
+                self.build(self.dtypes)
         if self.executable is None:
             hint = "" if self.partitioned is None else "; it runs in pieces, which `table()` lists with their plans"
             raise PuregraphError(f"{self!r} is not compiled: {self.why}{hint}")
