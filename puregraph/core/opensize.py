@@ -1,12 +1,12 @@
-"""Open sizes: what a size decides while a step is compiled, so that the step can be had for other sizes, too.
+"""Open sizes: record how a compiled step depends on its sizes, so that it can be made for other sizes, too.
 
-An `OpenSize` is a number to whoever calculates with it. Its `SizeTape` records each expression, and each question whose
-answer the compiled step depends on: a comparison, a number that is needed as such (by `range`, by numpy, in a text).
-For other symbols the tape computes all expressions again; the step holds for them if every answer is the same.
+Rules calculate with an `OpenSize` as with an int. Its `SizeTape` records each expression, and each question whose
+answer the step depends on: a comparison, or a use as a plain number (by `range`, by numpy, in a text). For other sizes
+the tape computes all expressions again; the step is valid for them if every answer is the same.
 
-`decided` functions choose by sizes what need not be the same: they are called again for other symbols, and whatever
-numbers they return are expressions. An `unchanging` one has to return the same again. `smallest` and `largest` are
-`min` and `max` without the question which.
+A `decided` function may decide differently for other sizes: it is called again, and the numbers that it returns are
+open, too. An `unchanging` function must return the same again. `smallest` and `largest` are `min` and `max` that do not
+record which size it is.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class SizeTape:
         """The index of a size or a constant."""
         if type(operand) is OpenSize:
             return operand.index
-        key = type(operand), operand
+        key = type(operand), repr(operand)  # 0.0 and -0.0 are equal, but not the same
         if key not in self.known:
             self.known[key] = self.added(operand, lambda: operand)
         return self.known[key]
@@ -163,7 +163,7 @@ class SizeTape:
         """The result of a function; its numbers are sizes unless it `isFixed`."""
         if not self.isOpen:
             return rule(*numbered(arguments))
-        key = rule, arguments
+        key = rule, arguments, *[repr(a) for a in arguments if type(a) is float]
         if key not in self.known:
             decision = Decision(rule, arguments, isFixed)
             index = self.added(decision.result, decision.again, decision.indices)
@@ -378,7 +378,7 @@ def floating(size: Any) -> Any:
 
 
 class OpenScalar(NamedTuple):
-    """What a constant of one number holds, where the number is open; of arrays it has `item` and the dtype."""
+    """The source of a constant whose one number is open: like an array it has a dtype and `item`."""
 
     size: OpenSize
     dtype: Any

@@ -61,7 +61,7 @@ def settled(call: KernelCall) -> KernelCall:
 
 
 def outlineOf(call: KernelCall) -> tuple[Any, ...]:
-    """What of a call depends on sizes."""
+    """The parts of a call that depend on sizes: its key, the numbers among its slots, its tasks."""
     numbers = {name: what for name, what in call.slots.items() if isinstance(what, int)}
     return call.key, numbers, call.tasks
 
