@@ -59,8 +59,10 @@ class OpenSteps:
             return None
         for hints in ([primeFrom(n) for n in sizes], sizes):
             step = self.traced(program, shapes, groups, hints)
-            schedule = None if step is None else step.schedules(sizes)
-            if step is not None and schedule is not None:
+            if step is None:
+                break
+            schedule = step.schedules(sizes)
+            if schedule is not None:
                 self.steps.append((step, groups, validityOf(program, step.schedule)))
                 return schedule
         self.failures += 1
@@ -110,7 +112,7 @@ def symbolsFor(shapes: Sequence[Shape], first: Sequence[Shape], groups: list[lis
 
 
 def validityOf(program: Program, schedule: Schedule) -> Validity:
-    """What the step was traced from."""
+    """A snapshot of the graph and the optimizer that a step was traced from."""
     anyMode = program.train is not None
     return Validity(
         program.graph, program.steps, schedule.held, program.optimizer, anyMode, schedule.unread, schedule.reads
