@@ -110,9 +110,9 @@ def test_a_last_batch_that_batchnorm_cannot_take_is_found_first(rng):
     assert trainer.step == 0
     seen = []
     look = [lambda trainer: seen.append(trainer.order[8:].item())]
-    whole = quiet(noisy(), CrossEntropy(), batchsize=4, dropLast=True, callbacks=look)
-    whole.train(x, t, epochs=9, validation=(x, t))
-    assert whole.step == 18 and len(set(seen)) > 3  # another one is left out in each epoch
+    trained = quiet(noisy(), CrossEntropy(), batchsize=4, dropLast=True, callbacks=look)
+    trained.train(x, t, epochs=9, validation=(x, t))
+    assert trained.step == 18 and len(set(seen)) > 3  # another one is left out in each epoch
     trainer.train(x[:8], t[:8], validation=(x, t))
 
 

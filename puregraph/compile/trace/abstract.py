@@ -153,12 +153,6 @@ def isLast(x: Value) -> bool:
     return strides.sameStrides(x.shape, x.strides, last) and not strides.isContiguous(x.shape, x.strides, size)
 
 
-def hidden(x: Value) -> np.ndarray:
-    """An array with a Value's shape and strides but no memory behind it; its elements must not be read."""
-    dtype = x.dtype if isinstance(x.dtype, np.dtype) else f"V{x.dtype.itemsize}"  # bfloat16
-    return np.lib.stride_tricks.as_strided(np.empty(1, dtype), x.shape, x.strides)
-
-
 def dummy(x: Value) -> np.ndarray:
     """An array of ones with a Value's shape and dtype; it takes no memory."""
     return np.broadcast_to(np.ones((), x.dtype), x.shape)

@@ -48,8 +48,8 @@ class AttentionQuery(AttentionWriter):
                 self.scores.store(j, p)
                 total.value = total.value + p
             self.accumulateRows(values.down(start), count, sums)
-        whole = code.splat(code.sumLanes(total.value), lanes)
-        seen = code.select(whole == 0.0, 1.0, whole)
+        weights = code.splat(code.sumLanes(total.value), lanes)
+        seen = code.select(weights == 0.0, 1.0, weights)
         for i, x in enumerate(sums):
             y(sample, head).at(0).store(i * lanes, x.value / seen)
         lse.at(sample * self.heads + head).store(0, code.extract(self.most(maxima) + log(code, seen), 0))
