@@ -158,7 +158,8 @@ def test_what_cannot_be_read_is_no_difference(tmp_path, capsys):
     assert "Traceback" not in capsys.readouterr().err
 
 
-def test_five_thousand_nodes_take_about_a_second():
+def fiveThousandNodes():
+    """Two networks of 5,000 nodes; one weight differs."""
     graphs = []
     for _ in range(2):
         puregraph.seed(1)
@@ -167,10 +168,33 @@ def test_five_thousand_nodes_take_about_a_second():
         ]
         graphs.append(Sequential(*layers, name="net"))
     graphs[1]["l1000"].W.data[3, 3] = 0
+    return graphs
+
+
+def test_five_thousand_nodes_take_about_a_second():
+    graphs = fiveThousandNodes()
     start = time.process_time()
     compared = graphDifference(*graphs)
     assert time.process_time() - start < 5  # 0.4 s on a machine with nothing else to do
     assert [change.first for change in compared.changed] == ["l1000"] and compared.equal == 5002
+
+
+@pytest.mark.parametrize("ending", ["h5", "onnx", "safetensors"])
+def test_files_of_five_thousand_nodes_take_about_a_second(ending, tmp_path, capsys):
+    graphs = fiveThousandNodes()
+    first, second = saved(tmp_path / "a.h5", graphs[0]), str(tmp_path / f"b.{ending}")
+    if ending == "onnx":
+        pytest.importorskip("onnx")
+        from puregraph.onnx import toOnnx
+
+        toOnnx(graphs[1], second, [("N", 8)])
+    else:
+        saved(second, graphs[1])
+    start = time.process_time()
+    assert main(["diff", first, second]) == 1
+    assert time.process_time() - start < 5  # under 1 s on a machine with nothing else to do
+    count = 6667 if ending == "safetensors" else 5002
+    assert f"{count} nodes equal, 1 changed, 0 only" in capsys.readouterr().out
 
 
 def test_checkpoints_of_one_network_are_compared_as_their_graphs_are(tmp_path, capsys):
