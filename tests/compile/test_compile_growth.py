@@ -1,6 +1,7 @@
 """Compiling grows with the graph, and no faster: what is alike is read, shaped and compiled once."""
 
 import copy
+import gc
 import sys
 from functools import partial
 
@@ -11,6 +12,7 @@ from natively import needsNative
 from puregraph import MSE, BatchNorm, Dropout, Graph, Input, LayerNorm, Linear, MomentumSGD, Relu, Sequential, Tanh
 from puregraph.compile import Program
 from puregraph.compile.trace.graphtracer import GraphTracer
+from puregraph.core.base import uncollected
 from puregraph.modules import Elu, Slice, Split, Sub, Transpose
 from puregraph.ops.kernel import useFast
 
@@ -117,3 +119,25 @@ def test_views_of_other_places_are_repeated_there(fast, rng):
 def test_a_state_that_two_nodes_share_changes_twice(rng):
     x, norm = Input(name="x").node(), BatchNorm(5)
     agree(Graph(x, [norm.node(norm.node(x)), BatchNorm(5).node(x)]), rng.standard_normal((6, 5)))
+
+
+def test_objects_that_others_froze_stay_frozen_and_are_counted_once(monkeypatch):
+    """`gc.get_freeze_count` walks through all of them: a server that froze millions would wait for it at each program."""
+    counts = []
+    monkeypatch.setattr(gc, "get_freeze_count", lambda: counts.append(1) or 4_000_000)
+    monkeypatch.setattr(gc, "unfreeze", lambda: pytest.fail("objects of others are no longer frozen"))
+    monkeypatch.setattr(uncollected, "FROZEN", {"by others": False})
+    for blocks in (1, 2, 3):
+        compiled(chain(blocks))
+    assert len(counts) == 1
+
+
+def test_objects_made_without_collection_count_as_old_ones(monkeypatch):
+    monkeypatch.setattr(gc, "get_freeze_count", lambda: 0)
+    monkeypatch.setattr(uncollected, "FROZEN", {"by others": False})
+    calls = []
+    monkeypatch.setattr(gc, "freeze", lambda: calls.append("freeze"))
+    monkeypatch.setattr(gc, "unfreeze", lambda: calls.append("unfreeze"))
+    compiled(chain(1))
+    compiled(chain(2))
+    assert calls and calls == ["freeze", "unfreeze"] * (len(calls) // 2)

@@ -32,11 +32,11 @@ def convolution():
 
 @pytest.fixture(autouse=True, scope="module")
 def quickCollections():
-    """What earlier tests have left is not looked through again in each of these: hundreds of thousands of objects."""
+    """What earlier tests have left is not looked through again in each of these: hundreds of thousands of objects.
+
+    They stay frozen: thawing would have each collection of later tests look through all tests as well."""
     gc.collect()
     gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 X = np.random.default_rng(0).standard_normal((16, 3, 6, 6)).astype(np.float32)
