@@ -30,19 +30,17 @@ def definition(page, name):
     return re.search(rf"^class {name}\(.*?(?=^\S|\Z)", blockOf(page, f"class {name}("), re.S | re.M)[0].rstrip()
 
 
-@pytest.fixture
-def copy(tmp_path):
-    """A copy of the package and of the tests of its structure."""
-    shutil.copytree(ROOT / "puregraph", tmp_path / "puregraph", ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copytree(ROOT / "tests" / "lib", tmp_path / "tests" / "lib")
-    (tmp_path / "tests" / "house").mkdir()
+def copied(folder):
+    """A copy of the package and of the tests of its structure, in a folder."""
+    shutil.copytree(ROOT / "puregraph", folder / "puregraph", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "tests" / "lib", folder / "tests" / "lib")
+    (folder / "tests" / "house").mkdir()
     for name in HOUSE:
-        shutil.copy(ROOT / "tests" / "house" / f"{name}.py", tmp_path / "tests" / "house")
+        shutil.copy(ROOT / "tests" / "house" / f"{name}.py", folder / "tests" / "house")
     for name in ("models", "scripts", "examples", "benchmarks", "docs"):
-        os.symlink(ROOT / name, tmp_path / name)
-    shutil.copy(ROOT / "tests" / "conftest.py", tmp_path / "tests")
-    shutil.copy(ROOT / "pyproject.toml", tmp_path)
-    return tmp_path
+        os.symlink(ROOT / name, folder / name)
+    shutil.copy(ROOT / "tests" / "conftest.py", folder / "tests")
+    shutil.copy(ROOT / "pyproject.toml", folder)
 
 
 def export(package: Path, file: str, name: str):
@@ -54,37 +52,12 @@ def export(package: Path, file: str, name: str):
     init.write_text(text, encoding="utf-8")
 
 
-def run(copy, *command):
+def run(library, *command):
     """Run Python in a copy; its output if it fails."""
-    env = {**os.environ, "PYTHONPATH": str(copy)}
-    done = subprocess.run([sys.executable, *command], cwd=copy, env=env, capture_output=True, text=True)
+    env = {**os.environ, "PYTHONPATH": str(library)}
+    done = subprocess.run([sys.executable, *command], cwd=library, env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
     return done.stdout
-
-
-@pytest.mark.costly
-def test_a_module_and_an_optimizer_added_as_the_guides_say_fit_the_library(copy):
-    lisht = definition("newmodule.md", "Lisht").replace('"""Roy', '"""Source    Roy')
-    text = f'"""Lisht: an even activation."""\n\nfrom puregraph.graph.pointwise import Pointwise\n\n\n{lisht}\n'
-    (copy / "puregraph" / "modules" / "lisht.py").write_text(text, encoding="utf-8")
-    export(copy / "puregraph" / "modules", "lisht", "Lisht")
-
-    head = (
-        '"""Signum: a step by the sign of a momentum."""\n\nfrom puregraph.optimizers.optimizer import Optimizer\n\n\n'
-    )
-    signum = definition("newoptimizer.md", "Signum").replace("(Optimizer):", '(Optimizer):\n    """Signum."""\n', 1)
-    (copy / "puregraph" / "optimizers" / "signum.py").write_text(f"{head}{signum}\n", encoding="utf-8")
-    export(copy / "puregraph" / "optimizers", "signum", "Signum")
-
-    run(copy, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *[f"tests/house/{name}.py" for name in HOUSE])
-    assert len(f"{head}{signum}".splitlines()) + 2 <= 30  # with the lines of its export
-    shown = (
-        "from puregraph import MSE, Linear, Lisht, Sequential, Signum, checkModule; checkModule(Lisht(), [(2, 3)])\n"
-    )
-    shown += "net = Sequential(Linear(3, 2))\n"
-    shown += "print(net.compile((4, 3), (4, 2), cost=MSE(), optimizer=Signum(1e-3)).table())"
-    table = run(copy, "-c", shown)
-    assert "sign(" in table and "OpaqueOptimizer" not in table
 
 
 def joined(path, docstring, *blocks):
@@ -102,10 +75,28 @@ def isConstant(statement):
     return isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]).isupper()
 
 
-@pytest.mark.costly
-def test_a_kernel_added_as_the_guide_says_compiles_in_the_library(copy):
+HEAD = '"""Signum: a step by the sign of a momentum."""\n\nfrom puregraph.optimizers.optimizer import Optimizer\n\n\n'
+
+
+def addModule(package):
+    """Add the module of docs/newmodule.md."""
+    lisht = definition("newmodule.md", "Lisht").replace('"""Roy', '"""Source    Roy')
+    text = f'"""Lisht: an even activation."""\n\nfrom puregraph.graph.pointwise import Pointwise\n\n\n{lisht}\n'
+    (package / "modules" / "lisht.py").write_text(text, encoding="utf-8")
+    export(package / "modules", "lisht", "Lisht")
+
+
+def addOptimizer(package):
+    """Add the optimizer of docs/newoptimizer.md, which takes up to 30 lines with the two of its export."""
+    signum = definition("newoptimizer.md", "Signum").replace("(Optimizer):", '(Optimizer):\n    """Signum."""\n', 1)
+    (package / "optimizers" / "signum.py").write_text(f"{HEAD}{signum}\n", encoding="utf-8")
+    export(package / "optimizers", "signum", "Signum")
+    assert len(f"{HEAD}{signum}".splitlines()) + 2 <= 30
+
+
+def addKernel(package):
+    """Add the operation of docs/newkernel.md, with its kernel and its module."""
     block = functools.partial(blockOf, "newkernel.md")
-    package = copy / "puregraph"
     rule = [block(text) for text in ("@kernel", "@alternate.shape", "@alternate.adjoint", "@alternate.cuda")]
     room = package / "ops/reduction"
     joined(room / "alternate.py", "Alternate: sums of all elements up to each, with alternating signs.", *rule)
@@ -121,21 +112,9 @@ def test_a_kernel_added_as_the_guide_says_compiles_in_the_library(copy):
     joined(package / "modules/alternatingsum.py", "Alternating sums.", *used, module)
     export(package / "modules", "alternatingsum", "AlternatingSum")
 
-    run(copy, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *[f"tests/house/{name}.py" for name in HOUSE])
-    shown = """
-from puregraph import AlternatingSum, Sequential, checkModule
-checkModule(AlternatingSum(), [(4, 5)])
-program = Sequential(AlternatingSum(name="sums")).compile([(64, 100)], train=False)
-print([call.kind.name for call in program.plan.schedule.calls])
-"""
-    assert run(copy, "-c", shown).strip() == ("['native']" if jit.available() else "['kernel']")
 
-
-@pytest.mark.peers
-@pytest.mark.costly
-def test_an_operator_added_as_the_guide_says_is_read_and_written_by_the_library(copy):
-    pytest.importorskip("onnx")
-    package = copy / "puregraph"
+def addOperator(package):
+    """Add the operator of ONNX of docs/newoperator.md, with its module."""
     snake = definition("newoperator.md", "Snake")
     text = f'"""Snake: a periodic activation."""\n\nfrom puregraph.graph.pointwise import Pointwise\n\n\n{snake}\n'
     (package / "modules" / "snake.py").write_text(text, encoding="utf-8")
@@ -145,7 +124,48 @@ def test_an_operator_added_as_the_guide_says_is_read_and_written_by_the_library(
     text = operators.read_text(encoding="utf-8").replace("import annotations\n", f"import annotations\n{IMPORTS}", 1)
     operators.write_text("\n\n\n".join([text.rstrip(), *map(ast.unparse, functions)]) + "\n", encoding="utf-8")
 
-    run(copy, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *[f"tests/house/{name}.py" for name in HOUSE])
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory):
+    """A copy of the library with what all guides add."""
+    folder = tmp_path_factory.mktemp("library")
+    copied(folder)
+    for add in (addModule, addOptimizer, addKernel, addOperator):
+        add(folder / "puregraph")
+    return folder
+
+
+@pytest.mark.costly
+def test_what_the_guides_add_passes_the_tests_of_structure(library):
+    run(library, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *[f"tests/house/{name}.py" for name in HOUSE])
+
+
+@pytest.mark.costly
+def test_a_module_and_an_optimizer_added_as_the_guides_say_fit_the_library(library):
+    shown = (
+        "from puregraph import MSE, Linear, Lisht, Sequential, Signum, checkModule; checkModule(Lisht(), [(2, 3)])\n"
+    )
+    shown += "net = Sequential(Linear(3, 2))\n"
+    shown += "print(net.compile((4, 3), (4, 2), cost=MSE(), optimizer=Signum(1e-3)).table())"
+    table = run(library, "-c", shown)
+    assert "sign(" in table and "OpaqueOptimizer" not in table
+
+
+@pytest.mark.costly
+def test_a_kernel_added_as_the_guide_says_compiles_in_the_library(library):
+    shown = """
+from puregraph import AlternatingSum, Sequential, checkModule
+checkModule(AlternatingSum(), [(4, 5)])
+program = Sequential(AlternatingSum(name="sums")).compile([(64, 100)], train=False)
+print([call.kind.name for call in program.plan.schedule.calls])
+"""
+    assert run(library, "-c", shown).strip() == ("['native']" if jit.available() else "['kernel']")
+
+
+@pytest.mark.peers
+@pytest.mark.costly
+def test_an_operator_added_as_the_guide_says_is_read_and_written_by_the_library(library):
+    pytest.importorskip("onnx")
     shown = """
 import numpy as np
 from puregraph import Sequential, Snake
@@ -154,4 +174,4 @@ net = Sequential(Snake(2.0, name="snake"))
 x = np.array([[0.0, 0.5, 1.0]], np.float32)
 print(np.array_equal(fromOnnx(toOnnx(net, shapes=[("N", 3)]))(x), net(x)))
 """
-    assert run(copy, "-c", shown).strip() == "True"
+    assert run(library, "-c", shown).strip() == "True"
