@@ -5,6 +5,7 @@ python scripts/operations.py
 
 from pathlib import Path
 
+import puregraph.compile.lower.lowerings
 import puregraph.onnx.rules  # all Kernels, and what is written of them
 import puregraph.ops.kernels  # noqa: F401
 from puregraph.autodiff.derivatives.declarations import itself, jvpOf, multilinearJvp, vjpOf

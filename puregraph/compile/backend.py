@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from puregraph.compile import pipeline
-from puregraph.compile.lower import lowerings  # noqa: F401  they declare themselves
 from puregraph.compile.lower.registry import isLowered
 from puregraph.compile.memory.outputs import StepOutput
 from puregraph.compile.memory.planner import ALIGNMENT_BYTES, GPUALIGNMENT, MemoryPlan

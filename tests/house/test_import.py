@@ -69,6 +69,23 @@ def test_importing_reads_only_what_graphs_are_built_of():
     assert len([name for name in names if name.split(".")[1] not in ZOO]) <= MAX_FILES
 
 
+def test_the_trainer_imports_no_lowering_before_the_first_compile():
+    code = "import sys, puregraph; from puregraph import *; T = puregraph.Trainer\n"
+    code += "names = lambda: {name for name in sys.modules if name.endswith('.lowering') and '.ops.' in name}\n"
+    code += "print(len(names()))\nfrom puregraph.compile.lower.registry import isLowered\n"
+    code += "from puregraph.ops.convolution.reference import convolve; print(isLowered(convolve), len(names()))"
+    assert run(code).split() == ["1", "True", "11"]  # the decomposition of gather reads its layout of rows
+
+
+def test_the_lowerings_declare_nothing_that_a_trace_needs():
+    code = "import puregraph; puregraph.Trainer\nfrom puregraph.ops.kernel import registry\n"
+    code += "from puregraph.ops.operation import OPERATIONS\n"
+    code += "known = lambda: {(f, what) for o in [*OPERATIONS.values(), *registry.values()] for f in [o.name]\n"
+    code += "    for what in o.declarations if what not in ('lower', 'tiling', 'untiled')}\n"
+    code += "before = known()\nimport puregraph.compile.lower.lowerings\nprint(known() - before)"
+    assert run(code) == "set()"
+
+
 @pytest.mark.parametrize("name", LATE[1:])
 def test_a_package_that_is_not_imported_at_the_start_is_an_attribute_all_the_same(name):
     assert run(f"import puregraph; print(puregraph.{name}.__name__)") == f"puregraph.{name}"

@@ -12,6 +12,7 @@ from puregraph.compile.lower.callnest import callNest, operandsOf
 from puregraph.compile.lower.matmul import productOf, productTiling
 from puregraph.compile.lower.nestcache import canonical, nestKernels, readBy
 from puregraph.compile.lower.packedweights import PackedWeights
+from puregraph.compile.lower.registry import loweringFor
 from puregraph.compile.lower.workspace import LoweringWorkspace
 from puregraph.compile.passes.group import Group
 from puregraph.compile.passes.nestlines import CPU, FLOAT, KINDS, named, operand
@@ -21,7 +22,6 @@ from puregraph.ops.ir.elementlayout import OutputTiling, collapsed
 from puregraph.ops.ir.value import Call, Value, store
 from puregraph.ops.native.llvm.kernelcall import EpilogueSpec, KernelCall
 from puregraph.ops.native.nests.epilogue import Epilogue, EpilogueOperand
-from puregraph.ops.operation import declared
 
 if TYPE_CHECKING:
     from puregraph.compile.trace.schedule import Schedule
@@ -217,7 +217,7 @@ class Lowering:
         if tilingOf(call) is not None:
             ending = self.epilogueOf(i, call)
             if ending is not None:
-                rule: Any = productOf if call.kind.isContraction else declared(call.function, "lower")
+                rule: Any = productOf if call.kind.isContraction else loweringFor(call.function)
                 done = rule(call, ending[0], workspace)
                 if done is not None:
                     calls, inlined = [call, *(group.calls if group else ())], group.inlined if group else ()
@@ -234,7 +234,7 @@ class Lowering:
             done = None if 0 in nest.space else nestKernels(nest, workspace)[0]
         elif call.kind.isStore:
             target = self.held.get(id(call.options["target"]))
-            done = None if target is None else declared(store, "lower")(call.arguments[0], target)
+            done = None if target is None else loweringFor(store)(call.arguments[0], target)
         if done is not None:
             makes = [y for y in call.outs if y is None or y.number not in workspace.left]
             call = self.step(done, [call], call.values(), makes, workspace)
@@ -243,7 +243,7 @@ class Lowering:
 
 def untiledOf(function: ArrayFunction) -> Any:
     """The rule that lowers a call without an epilogue; None if its only rule needs a tiling."""
-    return declared(function, "untiled" if declared(function, "tiling") else "lower")
+    return loweringFor(function, "untiled" if loweringFor(function, "tiling") else "lower")
 
 
 def values(step: Any) -> list[Value]:
@@ -306,5 +306,5 @@ def tilingOf(call: Call) -> OutputTiling | None:
     """The output tiling of a call, if its result takes an epilogue."""
     if call.kind.isContraction:
         return productTiling(call)
-    rule = declared(call.function, "tiling") if call.kind.isKernel else None
+    rule = loweringFor(call.function, "tiling") if call.kind.isKernel else None
     return None if rule is None else rule(call)

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from puregraph.compile.lower.registry import loweringFor
 from puregraph.compile.passes.group import Axes, Group
 from puregraph.compile.passes.nestlines import BOOL, CPU, FusionTarget, NestLines, filled
 from puregraph.core.opensize import floating
@@ -20,7 +21,6 @@ from puregraph.ops.formula.formula import Formula, formulaOf
 from puregraph.ops.formula.loopnest import Reduce
 from puregraph.ops.ir.value import Call
 from puregraph.ops.native.nests.nestcode import NEST_TASK_ELEMENTS
-from puregraph.ops.operation import declared
 
 if TYPE_CHECKING:
     from puregraph.compile.trace.schedule import Schedule
@@ -94,7 +94,7 @@ class Fuser:
             self.steps.append(call)
             if call.kind.isContraction or call.kind.isKernel:
                 self.heavy.update(y.number for y in call.outs if y is not None)
-            if call.kind.isContraction or declared(call.function, "tiling"):
+            if call.kind.isContraction or loweringFor(call.function, "tiling"):
                 self.tiled.update(y.number for y in call.outs if y is not None)
             self.done(i)
         else:

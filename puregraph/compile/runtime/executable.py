@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from puregraph.compile import verify
+from puregraph.compile.lower.registry import loweringFor
 from puregraph.compile.memory.planner import Buffer, MemoryPlan
 from puregraph.compile.runtime.bind import Bound, Running, bound
 from puregraph.compile.runtime.buffers import Buffers, Workspace
@@ -24,7 +25,6 @@ from puregraph.core.param import State
 from puregraph.core.versioning import ARRAYVERSIONS
 from puregraph.ops.ir.value import ARRAYS, Call, CallOrigin, Value, store
 from puregraph.ops.native.llvm import jit
-from puregraph.ops.operation import declared
 
 if TYPE_CHECKING:
     from puregraph.core.device import Array
@@ -285,7 +285,7 @@ def fuseFinalCopies(copies: list[Any], calls: list[Any]) -> tuple[list[Any], lis
         return calls, copies
     end, works, remaining = calls[last], list[Any](), list[Any]()
     for target, value in copies:
-        kernels = declared(store, "lower")(value, target.array)
+        kernels = loweringFor(store)(value, target.array)
         works += kernels or []
         remaining += [] if kernels else [(target, value)]
     function = end.function._replace(works=[*end.function.works, *works])

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.compile.lower import lowerings  # noqa: F401  they declare themselves
 from puregraph.compile.memory.outputs import StepOutput
 from puregraph.compile.runtime.buffers import Buffers
 from puregraph.core.base.align import addressOf

@@ -11,6 +11,7 @@ from numpy.typing import DTypeLike
 from puregraph.compile.ir.external import GradientOf
 from puregraph.compile.ir.printer import listing
 from puregraph.compile.passes.startbuckets import withStarts
+from puregraph.compile.trace import loopbody  # noqa: F401  it declares how a loop is recorded
 from puregraph.compile.trace.abstract import readUfunc
 from puregraph.compile.trace.decompositions import decompositionOf
 from puregraph.compile.trace.graphtracer import GraphTracer
