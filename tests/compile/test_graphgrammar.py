@@ -24,7 +24,7 @@ from puregraph.compile import verify
 from puregraph.graph.module import Module
 from puregraph.modules import costs
 from puregraph.ops.native.llvm import jit
-from puregraph.ops.native.nests.nestcode import NestCode, Scope
+from puregraph.ops.native.nests.nestscope import NestCode, Scope
 
 PARTS, EACH, LAYERED = 2, 60, 24
 COUNT = int(os.environ.get("PUREGRAPH_TEST_GRAPHS", "100000"))

@@ -50,7 +50,7 @@ from puregraph.ops.formula.expr import walk
 from puregraph.ops.formula.loopnest import HEAVY
 from puregraph.ops.native.llvm import jit
 from puregraph.ops.native.llvm.kernelcall import KernelCall
-from puregraph.ops.native.nests import nestcode
+from puregraph.ops.native.nests import nestcode, rowkernel
 
 X = np.random.default_rng(0).standard_normal((6, 5)).astype(np.float32)
 
@@ -228,6 +228,7 @@ def neverStored(shape):
 def test_scratch_that_no_phase_of_a_nest_has_stored_is_told(compiledAnew, monkeypatch, isWrong):
     if isWrong:
         monkeypatch.setattr(nestcode, "saved", neverStored)
+        monkeypatch.setattr(rowkernel, "saved", neverStored)
     x = Input(name="x").node()
     gate = Mul(name="gate").node(Sigmoid(name="s").node(x), LayerNorm(5, name="n").node(x))
     program = Graph(x, gate).compile([X.shape], train=False)

@@ -10,7 +10,7 @@ from puregraph.ops.native.llvm.instructions import IRType, IRValue
 from puregraph.ops.native.llvm.irbuilder import IRBuilder
 from puregraph.ops.native.llvm.kernelcall import EpilogueSpec
 from puregraph.ops.native.math import emit
-from puregraph.ops.native.nests.nestcode import STORED
+from puregraph.ops.native.nests.nestscope import STORED
 
 
 class EpilogueOperand(NamedTuple):
