@@ -44,7 +44,7 @@ from puregraph.compile.runtime.segment import Segment
 from puregraph.compile.trace import graphtracer
 from puregraph.compile.verify import VerifyError
 from puregraph.core import initial
-from puregraph.ops.convolution.native.direct import DirectConvolution
+from puregraph.ops.convolution.native.directspec import DirectConvolution
 from puregraph.ops.formula import Formula
 from puregraph.ops.formula.expr import walk
 from puregraph.ops.formula.loopnest import HEAVY

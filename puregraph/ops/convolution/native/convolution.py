@@ -6,7 +6,8 @@ from itertools import accumulate, product
 from typing import TYPE_CHECKING, Any
 
 from puregraph.ops.convolution.native import depthwise, weightgrad, winograd, winogradweight
-from puregraph.ops.convolution.native.direct import DirectConvolution, directConvolution, flattened
+from puregraph.ops.convolution.native.direct import directConvolution
+from puregraph.ops.convolution.native.directspec import DirectConvolution, flattened
 from puregraph.ops.convolution.native.geometry import AxisMap, Geometry, dataLines, forwardLine
 from puregraph.ops.convolution.native.packweights import pack
 from puregraph.ops.convolution.native.roundpixels import isRounded

@@ -7,7 +7,6 @@ from math import ceil
 from typing import TYPE_CHECKING, Any
 
 from puregraph.core.opensize import decided
-from puregraph.ops.convolution.native.direct import SingleIteration, outputsOf, tapRuns
 from puregraph.ops.convolution.native.geometry import Geometry, forwardLine
 from puregraph.ops.convolution.native.registertiling import registers
 from puregraph.ops.convolution.native.slidingwindow import (
@@ -24,6 +23,7 @@ from puregraph.ops.convolution.native.slidingwindow import (
     taskCount,
     tileOf,
 )
+from puregraph.ops.convolution.native.taploops import SingleIteration, outputsOf, tapRuns
 from puregraph.ops.native.llvm import jit
 from puregraph.ops.native.llvm.instructions import SIZES, IRType, IRValue
 from puregraph.ops.native.llvm.irbuilder import IRBuilder

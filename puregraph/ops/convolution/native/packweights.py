@@ -7,7 +7,7 @@ from itertools import product
 from math import prod
 from typing import TYPE_CHECKING
 
-from puregraph.ops.convolution.native.direct import DirectConvolution
+from puregraph.ops.convolution.native.directspec import DirectConvolution
 from puregraph.ops.convolution.native.filtertaps import FilterTaps, overFilters
 from puregraph.ops.native.llvm.bfloatpairs import interleavedPairs
 from puregraph.ops.native.llvm.instructions import IRPointer, IRType, IRValue

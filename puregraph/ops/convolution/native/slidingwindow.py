@@ -13,9 +13,9 @@ from math import ceil, prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from puregraph.core.opensize import decided
-from puregraph.ops.convolution.native.direct import SingleIteration, TapRun, edgeTaps, tapBounds, tapRuns
 from puregraph.ops.convolution.native.geometry import AxisMap, ConvolutionAxis, dataLines, forwardLine
 from puregraph.ops.convolution.native.registertiling import registers, vectorsOf
+from puregraph.ops.convolution.native.taploops import SingleIteration, TapRun, edgeTaps, tapBounds, tapRuns
 from puregraph.ops.native.llvm import jit
 from puregraph.ops.native.llvm.instructions import SIZES, IRPointer, IRType, IRValue
 from puregraph.ops.native.llvm.irbuilder import IRBuilder
