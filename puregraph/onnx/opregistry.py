@@ -36,7 +36,7 @@ class OnnxReader(NamedTuple):
 
 
 WRITING = """
-axis composed control convolution cost formula joint layer operator quantized recurrent sampling shape
+activation axis composed control convolution cost formula joint layer operator quantized recurrent sampling shape
 """.split()
 READERS: dict[tuple[str, str], list[OnnxReader]] = {}
 

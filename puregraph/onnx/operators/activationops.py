@@ -19,11 +19,20 @@ if TYPE_CHECKING:
     from puregraph.onnx.onnxnode import OnnxNode
 
 SHRINK = "where(x < -lambd, x + bias, where(x > lambd, x - bias, 0))"
+
+
+def shrink(bias: float, lambd: float) -> Module:
+    """HardShrink, SoftShrink, or the formula of both for another bias."""
+    if lambd >= 0 and bias in (0, lambd):
+        return modules.SoftShrink(lambd) if bias else modules.HardShrink(lambd)
+    return Pointwise(formula=SHRINK, bias=bias, lambd=lambd)
+
+
 MADE: dict[str, tuple[Callable[..., Module], dict[str, float]]] = {  # modules, and their attributes with defaults
     "Celu": (modules.Celu, {"alpha": 1.0}),
     "HardSigmoid": (modules.HardSigmoid, {"alpha": 0.2, "beta": 0.5}),
     "Selu": (modules.Selu, {"alpha": 1.67326319217681884765625, "gamma": 1.05070102214813232421875}),
-    "Shrink": (lambda bias, lambd: Pointwise(formula=SHRINK, bias=bias, lambd=lambd), {"bias": 0.0, "lambd": 0.5}),
+    "Shrink": (shrink, {"bias": 0.0, "lambd": 0.5}),
     "ThresholdedRelu": (modules.Threshold, {"alpha": 1.0}),
 }
 PLAIN = {

@@ -51,7 +51,7 @@ def swishBy(op: OnnxNode, x: OnnxValue, beta: OnnxValue) -> OnnxValue | None:
 @onnxPattern("x * Tanh(Softplus(x))", f"x * Tanh({LOGISTIC})")
 def mish(op: OnnxNode, x: OnnxValue) -> OnnxValue | None:
     """Mish."""
-    return op(Pointwise(formula="x * tanh(softplus(x))"), x)
+    return op(modules.Mish(), x)
 
 
 @onnxPattern("x * HardSigmoid(x, alpha=0.16666667, beta=0.5)", "x * Clip(x + 3, 0, 6) / 6")
