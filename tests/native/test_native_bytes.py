@@ -132,6 +132,27 @@ def test_a_convolution_of_bytes_equals_numpy(window, kind):
     compared(module, x, W, integers((), kind), integers((o,), "int8"), *ending(o, kind))
 
 
+@pytest.mark.parametrize("channels", [20, 32, 96, 144])
+@pytest.mark.parametrize("window", [((3, 3), 1, 1), ((3, 3), 2, 1), ((6, 7), 1, 3)])
+def test_depthwise_rows_longer_than_a_task_equal_numpy(channels, window):
+    """Rows with pixels at both edges and inside, in several tasks, with taps in a loop or without one."""
+    size, stride, pad = window
+    x, W = integers((2, channels, 9, 41), "uint8"), integers((channels, 1, *size), "int8")
+    module = IntegerConvolve((stride, stride), ((pad, pad),) * 2, (1, 1), channels)
+    compared(module, x, W, integers((), "uint8"), integers((), "int8"), *ending(channels))
+
+
+@pytest.mark.parametrize("yScale", [0.5, -0.5, 1e-7, 3e7])
+@pytest.mark.parametrize("kind", BYTES)
+@pytest.mark.parametrize("isRectified", [False, True])
+def test_halves_round_to_even_and_ends_are_kept(kind, isRectified, yScale):
+    """Quotients of ..., -0.5, 0, 0.5, 1, ... with every zero point at an end or between, and ones beyond all bytes."""
+    a, b = np.arange(256, dtype=np.uint8).reshape(16, 16), np.eye(16, dtype=np.int8)
+    rest = [np.float32(0.25), np.uint8(128), b, np.float32(1), np.int8(0), np.float32(yScale)]
+    for zero in (np.iinfo(kind).min, 3, np.iinfo(kind).max):
+        compared(QuantizedMatMul(isRectified), a, *map(np.asarray, rest), np.asarray(zero, kind))
+
+
 @pytest.mark.parametrize("seed", range(25))
 def test_random_settings(seed):
     """Eight of each seed: any sizes, zero points, biases and factors, extremes too."""

@@ -17,7 +17,7 @@ from puregraph.ops.native.llvm.kernelcall import EpilogueSpec, KernelCall
 from puregraph.ops.native.nests.epilogue import Epilogue
 from puregraph.ops.native.threads import pool
 from puregraph.ops.operation import declared, op
-from puregraph.ops.quantized.native.bytedepthwise import blockOrder, depthwiseBytes
+from puregraph.ops.quantized.native.bytedepthwise import blockOrder, depthwiseBytes, depthwiseLanes
 from puregraph.ops.quantized.native.byteproduct import ByteTile, byteProduct, byteTile
 from puregraph.ops.quantized.native.byterows import MatrixRows, WindowRows
 from puregraph.ops.quantized.native.packbytes import ByteMatrix, packBytes
@@ -119,7 +119,8 @@ def depthwise(
 ) -> list[KernelCall]:
     """A convolution of each channel with its own filter; `sizes`: output pixels, channels, taps."""
     m, channels, taps = sizes
-    lanes, width = jit.lanes(4), BYTES * jit.lanes(4)
+    lanes = depthwiseLanes(channels)
+    width = BYTES * lanes
     filters = ByteMatrix(W, 1, taps, channels, 1, (0, 1, 0, taps), W.dtype == np.int8)
     order, ending = blockOrder(lanes), ending._replace(groupColumns=0)
     to, packing = workspace.packed(W, filters.bytesOf(width), lambda to: packBytes(filters, to, width, lanes, order))

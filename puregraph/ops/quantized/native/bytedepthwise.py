@@ -1,14 +1,16 @@
 """Depthwise convolution of bytes: four taps of many channels at once, interleaved in registers.
 
-For each output pixel the addresses of its taps are computed once; those outside lead to a line of zero points. Bytes of
-four taps are interleaved within blocks of 128 bits, so that the sums are in another order of channels until the end;
-filters are packed in that order.
+The addresses of the taps of a task's output pixels are computed once; those outside lead to a line of zero points.
+Bytes of four taps are interleaved within blocks of 128 bits, so that the sums are in another order of channels until
+the end; filters are packed in that order.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from puregraph.ops.native.llvm import jit
 from puregraph.ops.native.llvm.bytedot import BYTES, byteDot
 from puregraph.ops.native.llvm.instructions import IRPointer, IRType, IRValue
 from puregraph.ops.native.llvm.irbuilder import IRBuilder
@@ -20,7 +22,16 @@ from puregraph.ops.quantized.native.packbytes import ONES
 from puregraph.ops.quantized.native.requantization import Requantization, RequantizationWriter
 
 TASK = 1 << 15  # multiplications of a task
-TABLE_TAPS = 32  # multiples of which the table of addresses is long
+MAX_PIXELS = 64  # most output pixels of a task, which has a table of addresses for all of them
+HALF_COST = 0.6  # time of vectors of half the length, of that of full ones
+UNROLLED_GROUPS = 7  # most groups of four taps without a loop: of 5x5 taps
+
+
+def depthwiseLanes(channels: int) -> int:
+    """Lanes of 32 bits of the vectors: all that there are, or half if that takes less, as of 32 channels."""
+    lanes = jit.lanes(4)
+    full, half = (-(-channels // (BYTES * count)) for count in (lanes, lanes // 2))
+    return lanes // 2 if lanes // 2 >= LANE_ELEMENTS and HALF_COST * half < full else lanes
 
 
 def blockOrder(lanes: int) -> list[int]:
@@ -34,49 +45,45 @@ def depthwiseBytes(
 ) -> list[KernelCall]:
     """The kernel call of a convolution of each channel with its own filter; `sizes`: output pixels, channels, taps."""
     pixels, channels, taps = sizes
-    spec = DepthwiseBytes(rows, to, pitchOf(channels), -(-taps // TABLE_TAPS) * TABLE_TAPS, lanes)
-    step = max(1, TASK // (channels * taps))
-    slots = {"packed": packed, "pixels": pixels, "maps": channels, "taps": taps, "step": step}
+    spec = DepthwiseBytes(rows, to, pitchOf(channels), -(-taps // BYTES), lanes)
+    step = max(1, min(MAX_PIXELS, TASK // (channels * taps)))
+    slots = {"packed": packed, "pixels": pixels, "maps": channels, "step": step}
     return [KernelCall(name, spec.key, spec.write, slots | rows.slots | to.slots, -(-pixels // step))]
 
 
 class DepthwiseBytes(NamedTuple):
-    """The parameters of the code."""
+    """The parameters of the code; `groups` of four taps."""
 
     rows: WindowRows
     to: Requantization
     pitch: int
-    most: int
+    groups: int
     lanes: int
 
     @property
     def key(self) -> str:
-        return f"depthwise bytes {self.lanes} {self.pitch} {self.most} {self.rows.key} {self.to.key}"
+        return f"depthwise bytes {self.lanes} {self.pitch} {self.groups} {self.rows.key} {self.to.key}"
 
     def write(self, code: IRBuilder) -> None:
         """Write a task: some output pixels."""
         code.flags = ""
         packed = code.pointer("packed", "i32")
-        pixels, channels, taps, step = (code.integer(name) for name in ("pixels", "maps", "taps", "step"))
+        pixels, channels, step = (code.integer(name) for name in ("pixels", "maps", "step"))
         locate, ending = self.rows.openTaps(code), self.to.open(code)
-        width = BYTES * self.lanes
-        table, line = code.scratch("i64", self.most), code.scratch("u8", self.pitch)
+        width, most = BYTES * self.lanes, BYTES * self.groups
+        table, line = code.scratch("i64", MAX_PIXELS * most), code.scratch("u8", self.pitch)
         zero = code.splat(ending.fill(), width)
         with code.loop(0, channels, width, unroll=1) as v:
             line.store(v, zero)
-        groups = (taps + (BYTES - 1)) // BYTES
-        outside = address(code, line)
-        with code.loop(taps, groups * BYTES, unroll=1) as i:
-            table.store(i, outside)
         first = code.task * step
-        with code.loop(first, code.min(first + step, pixels), unroll=1) as pixel:
-            locate(pixel, table, outside)
-            vectorized = channels // width * width
-            with code.loop(0, vectorized, width, unroll=1) as v:
-                self.panel(code, ending, table, packed.at(v * (groups + 1)), groups, (pixel, v), None)
-            with code.when(vectorized < channels):
-                start = packed.at(vectorized * (groups + 1))
-                self.panel(code, ending, table, start, groups, (pixel, vectorized), channels - vectorized)
+        count = code.min(pixels - first, step)
+        locate(first, count, table, most, address(code, line))
+        vectorized = channels // width * width
+        with code.loop(0, vectorized, width, unroll=1) as v:
+            self.panel(code, ending, table, packed.at(v * (self.groups + 1)), (first, count, v), None)
+        with code.when(vectorized < channels):
+            start, rest = packed.at(vectorized * (self.groups + 1)), channels - vectorized
+            self.panel(code, ending, table, start, (first, count, vectorized), rest)
 
     def panel(
         self,
@@ -84,37 +91,49 @@ class DepthwiseBytes(NamedTuple):
         ending: RequantizationWriter,
         table: IRPointer,
         packed: IRPointer,
-        groups: IRValue,
-        where: tuple[IRValue, IRValue],
+        where: tuple[IRValue, IRValue, IRValue],
         left: IRValue | None,
     ) -> None:
-        """The sums of a pixel and as many channels as a vector has bytes, of which `left` exist."""
-        lanes, (pixel, channel) = self.lanes, where
+        """The sums of some pixels and as many channels as a vector has bytes, of which `left` exist."""
+        lanes, (first, count, channel) = self.lanes, where
         width = BYTES * lanes
-        of = IRType("i32", lanes)
+        nothing = code.constant(0, IRType("i32", lanes))
+        aZero = ending.aZero(code.i64(0), self.rows.isSigned)
+        columnSums = packed.at(self.groups * width)
+        starts = [0 - aZero * columnSums.load(v * lanes, lanes) for v in range(BYTES)]
         live = None if left is None else bytesBelow(code, left, width)
-        aZero = code.constant(128 if self.rows.isSigned else 0, IRType("i32"))
-        if self.to.aZero is not None:
-            aZero = ending.zeroOf("aZero", code.i64(0), 1)
-        columnSums = packed.at(groups * width)
-        totals = [code.variable(0 - aZero * columnSums.load(v * lanes, lanes)) for v in range(BYTES)]
-        sums = [code.variable(code.constant(0, of)) for _ in range(BYTES)]
-        with code.loop(0, groups, unroll=1) as group:
-            bytesOf = []
-            for i in range(BYTES):
-                source = code.pointerTo(table.load(group * BYTES + i), "u8")
-                bytesOf.append(unsigned(source.load(channel, width, live), self.rows.isSigned))
-            for v, x in enumerate(interleaved(code, bytesOf)):
-                totals[v].value = byteDot(code, totals[v].value, x, packed.load(group * width + v * lanes, lanes))
-                if self.to.bZero is not None:
-                    sums[v].value = byteDot(code, sums[v].value, x, code.constant(ONES, of))
-        rowSums: list[Any] = [None] * BYTES
-        if self.to.bZero is not None:
-            terms = code.convert(groups * BYTES, "i32") * aZero
-            rowSums = [total - terms for total in inOrder(code, [total.value for total in sums])]
-        for v, total in enumerate(inOrder(code, [total.value for total in totals])):
+        vectors = []
+        for v in range(BYTES):
             mask = code.mask(width - v * lanes if left is None else left - v * lanes, lanes)
-            ending.put(pixel, channel + v * lanes, total, code.constant(0, of), aZero, rowSums[v], mask)
+            vectors.append(ending.columns(channel + v * lanes, nothing, aZero, mask))
+        with code.loop(0, count, unroll=1) as pixel:
+            totals = [code.variable(start) for start in starts]
+            sums = [code.variable(nothing) for _ in range(BYTES)]
+            taps = table.at(pixel * (BYTES * self.groups))
+            for group in self.groupsOf(code):
+                bytesOf = []
+                for i in range(BYTES):
+                    source = code.pointerTo(taps.load(group * BYTES + i), "u8")
+                    bytesOf.append(unsigned(source.load(channel, width, live), self.rows.isSigned))
+                for v, x in enumerate(interleaved(code, bytesOf)):
+                    totals[v].value = byteDot(code, totals[v].value, x, packed.load(group * width + v * lanes, lanes))
+                    if self.to.bZero is not None:
+                        ones = code.constant(ONES, nothing.type)
+                        sums[v].value = byteDot(code, sums[v].value, x, ones)
+            rowSums: list[Any] = [None] * BYTES
+            if self.to.bZero is not None:
+                terms = BYTES * self.groups * aZero
+                rowSums = [total - terms for total in inOrder(code, [total.value for total in sums])]
+            for v, total in enumerate(inOrder(code, [total.value for total in totals])):
+                ending.put(first + pixel, vectors[v], total, aZero, rowSums[v])
+
+    def groupsOf(self, code: IRBuilder) -> Iterator[Any]:
+        """The groups of taps, in a loop if they are many."""
+        if self.groups <= UNROLLED_GROUPS:
+            yield from range(self.groups)
+            return
+        with code.loop(0, self.groups, unroll=1) as group:
+            yield group
 
 
 def address(code: IRBuilder, pointer: IRPointer) -> IRValue:

@@ -138,21 +138,22 @@ class ByteProductSpec(NamedTuple):
         sums: IRPointer,
     ) -> None:
         """Give the sums of a tile to the Requantization, row by row."""
-        tile = self.tile
-        masks = [code.mask(n - column - v * tile.lanes, tile.lanes) for v in range(tile.vectors)]
-        ofColumns = [right.load(steps * tile.width + v * tile.lanes, tile.lanes) for v in range(tile.vectors)]
+        tile, first = self.tile, row[0] + row[1]
+        shared = ending.aZero(first, self.source.isSigned)
+        vectors = []
+        for v in range(tile.vectors):
+            start = column + v * tile.lanes
+            ofColumns = right.load(steps * tile.width + v * tile.lanes, tile.lanes)
+            vectors.append(ending.columns(start, ofColumns, shared, code.mask(n - start, tile.lanes)))
         with code.loop(0, live, unroll=1) as r:
-            index = row[0] + row[1] + r
-            aZero = code.constant(128 if self.source.isSigned else 0, IRType("i32"))
-            if self.to.aZero is not None:
-                aZero = ending.zeroOf("aZero", index, 1)
+            aZero = ending.aZero(first + r, self.source.isSigned) if ending.hasRowZeros else shared
             rowSum = None
             if self.to.bZero is not None:
                 total = sumOfRow(code, left.at(r * self.pitch), k, tile.lanes)
                 rowSum = total - code.convert(k, "i32") * aZero
-            for v, (mask, ofColumn) in enumerate(zip(masks, ofColumns)):
+            for v, at in enumerate(vectors):
                 vector = sums.load(r * tile.width + v * tile.lanes, tile.lanes)
-                ending.put(index, column + v * tile.lanes, vector, ofColumn, aZero, rowSum, mask)
+                ending.put(first + r, at, vector, aZero, rowSum)
 
 
 def multiplyTile(

@@ -73,25 +73,49 @@ class WindowRows(NamedTuple):
         return slots
 
     def openTaps(self, code: IRBuilder) -> Any:
-        """Read the arguments; a function that writes the addresses of the taps of an output pixel to a table."""
+        """Read the arguments; a function that writes the addresses of the taps of some output pixels to a table."""
         a, pixel, _ = code.pointer("a", "u8"), code.integer("pixel"), code.integer("channels")
         space, outputs, size, stride, before, dilation = (
             [code.integer(f"{name}{i}") for i in range(3)]
             for name in ("space", "outputs", "size", "stride", "before", "dilation")
         )
 
-        def locate(index: IRValue, table: IRPointer, outside: IRValue) -> None:
-            at: list[IRValue] = []
-            for i in (2, 1, 0):
-                at.insert(0, index % outputs[i] * stride[i] - before[i])
-                index = index // outputs[i]
-            with nested(code, size) as taps:
-                one, two, three = (at[i] + taps[i] * dilation[i] for i in range(3))
-                isInside = inside(one, space[0]) & inside(two, space[1]) & inside(three, space[2])
-                source = a.at((((index * space[0] + one) * space[1] + two) * space[2] + three) * pixel)
-                address = code.emit(f"ptrtoint ptr {source.name} to i64", IRType("i64"))
-                number = (taps[0] * size[1] + taps[1]) * size[2] + taps[2]
-                table.store(number, code.select(isInside, address, outside))
+        def locate(first: IRValue, count: IRValue, table: IRPointer, pitch: int, outside: IRValue) -> None:
+            """Taps that do not exist, up to `pitch`, are outside as well."""
+            at: list[Any] = []
+            index = first
+            for axis in (2, 1, 0):
+                at.insert(0, code.variable(index % outputs[axis]))
+                index = index // outputs[axis]
+            sample, behind = code.variable(index), code.variable(code.i64(0))
+            step, taps = stride[2] * pixel, size[0] * size[1] * size[2]
+            with code.loop(0, count, unroll=1) as i:
+                to = table.at(i * pitch)
+                left = at[2].value * stride[2] - before[2]
+                isInner = (left >= 0) & (left + (size[2] - 1) * dilation[2] < space[2])
+                isNext = isInner & (behind.value > 0)  # all taps of the pixel before are inside along the row as well
+                with code.when(isNext):
+                    with code.loop(0, pitch, unroll=1) as tap:
+                        last = table.load((i - 1) * pitch + tap)
+                        to.store(tap, code.select(last == outside, outside, last + step))
+                with code.when(~isNext):
+                    with code.loop(taps, pitch, unroll=1) as tap:
+                        to.store(tap, outside)
+                    with nested(code, size) as tap:
+                        one, two, three = (at[d].value * stride[d] - before[d] + tap[d] * dilation[d] for d in range(3))
+                        isInside = inside(one, space[0]) & inside(two, space[1]) & inside(three, space[2])
+                        line = (sample.value * space[0] + one) * space[1] + two
+                        source = a.at((line * space[2] + three) * pixel)
+                        address = code.emit(f"ptrtoint ptr {source.name} to i64", IRType("i64"))
+                        number = (tap[0] * size[1] + tap[1]) * size[2] + tap[2]
+                        to.store(number, code.select(isInside, address, outside))
+                carry = code.i64(1)
+                for axis in (2, 1, 0):
+                    following = at[axis].value + carry
+                    isEnd = following == outputs[axis]
+                    at[axis].value, carry = code.select(isEnd, 0, following), code.select(isEnd, code.i64(1), 0)
+                sample.value = sample.value + carry
+                behind.value = code.select(isInner & (at[2].value > 0), code.i64(1), 0)
 
         return locate
 

@@ -12,7 +12,8 @@ from puregraph.ops.native.llvm.irbuilder import IRBuilder
 from puregraph.ops.native.llvm.kernelcall import EpilogueSpec
 
 OFFSET = 128  # between signed bytes and the unsigned ones that are multiplied, and the other way round
-ENDS = {"u8": (0, 255), "i8": (-128, 127)}
+MAGIC = 1.5 * (1 << 23)  # a float32 plus this is rounded to an integer, half to even, in the lowest bits
+ENDS = {"u8": (0.0, 255.0), "i8": (-128.0, 127.0)}
 
 
 class SumOperand(NamedTuple):
@@ -64,6 +65,18 @@ class Requantization(NamedTuple):
         return RequantizationWriter(self, code)
 
 
+class ColumnOperands(NamedTuple):
+    """The operands of some columns, in registers; `addend` is added to the integer sums."""
+
+    column: IRValue
+    mask: IRValue
+    columnSums: IRValue
+    addend: IRValue | None
+    bZero: Any
+    factor: Any
+    offset: Any
+
+
 class RequantizationWriter:
     """Writes the code of a Requantization into one kernel."""
 
@@ -73,6 +86,19 @@ class RequantizationWriter:
         self.firstRow, self.firstColumn = code.i64(0), code.i64(0)
         of.ending.open(code)
         self.pointers = {name: code.pointer(name, operand.kind) for name, operand in of.operands.items()}
+        if of.factor is not None:
+            self.openRounding()
+
+    def openRounding(self) -> None:
+        """Read what rounds: bounds that, with the zero point, are the ends of the bytes, or 0 in place of a ReLU."""
+        code, of = self.code, self.of
+        self.zero = self.pointers["yZero"].load()
+        zero = code.convert(code.convert(self.zero, "i32"), "f32")
+        self.low, self.high = (end - zero for end in ENDS[of.kind])
+        self.yScale = None if of.yScale is None else self.pointers["yScale"].load()
+        if of.isRectified:
+            isNegative = code.constant(False, IRType("i1")) if self.yScale is None else self.yScale < 0
+            self.low, self.high = code.select(isNegative, self.low, 0.0), code.select(isNegative, 0.0, self.high)
 
     def enter(self, group: IRValue) -> None:
         """Select a group."""
@@ -106,43 +132,56 @@ class RequantizationWriter:
         isVector = getattr(self.of, name).step
         return self.pointers[name].load(column, lanes, mask) if isVector else self.pointers[name].load()
 
-    def put(
-        self,
-        row: IRValue,
-        column: IRValue,
-        sums: IRValue,
-        columnSums: IRValue,
-        aZero: IRValue,
-        rowSum: IRValue | None,
-        mask: IRValue,
-    ) -> None:
+    def aZero(self, row: IRValue, isSigned: bool) -> IRValue:
+        """The zero point of a row of a, as of the unsigned bytes that are multiplied."""
+        if self.of.aZero is None:
+            return self.code.constant(OFFSET if isSigned else 0, IRType("i32"))
+        return self.zeroOf("aZero", row, 1)
+
+    def columns(self, column: IRValue, columnSums: IRValue, aZero: IRValue, mask: IRValue) -> ColumnOperands:
+        """Read the operands of some columns, once for all rows; `columnSums`: sum b."""
+        of, lanes = self.of, columnSums.lanes
+        addend = None if of.bias is None else self.read("bias", column, lanes, mask)
+        if not self.hasRowZeros:
+            shift = 0 - aZero * columnSums
+            addend = shift if addend is None else shift + addend
+        factor, offset = (
+            None if getattr(of, name) is None else self.read(name, column, lanes, mask) for name in ("factor", "offset")
+        )
+        bZero = None if of.bZero is None else self.zeroOf("bZero", column, lanes, mask)
+        return ColumnOperands(column, mask, columnSums, addend, bZero, factor, offset)
+
+    @property
+    def hasRowZeros(self) -> bool:
+        """True if each row of a has a zero point."""
+        return self.of.aZero is not None and bool(self.of.aZero.step)
+
+    def put(self, row: IRValue, at: ColumnOperands, sums: IRValue, aZero: IRValue, rowSum: IRValue | None) -> None:
         """Take the sums of some columns of a row. `rowSum`: sum a - k aZero, where b has a zero point."""
         code, lanes = self.code, sums.lanes
-        sums = sums - aZero * columnSums
+        if self.hasRowZeros:
+            sums = sums - aZero * at.columnSums
         if rowSum is not None:
-            sums = sums - rowSum * self.zeroOf("bZero", column, lanes, mask)
-        if self.of.bias is not None:
-            sums = sums + self.read("bias", column, lanes, mask)
-        if self.of.factor is not None:
-            sums = self.rounded(sums, column, mask)
+            sums = sums - rowSum * at.bZero
+        if at.addend is not None:
+            sums = sums + at.addend
+        if at.factor is not None:
+            sums = self.rounded(sums, at)
         if type(self.of.ending) is not EpilogueSpec:
             sums = code.convert(sums, "f32")
-        self.of.ending.put(code, self.firstRow + row, self.firstColumn + column, code.splat(sums, lanes), mask)
+        self.of.ending.put(code, self.firstRow + row, self.firstColumn + at.column, code.splat(sums, lanes), at.mask)
 
-    def rounded(self, sums: IRValue, column: IRValue, mask: IRValue) -> IRValue:
+    def rounded(self, sums: IRValue, at: ColumnOperands) -> IRValue:
         """Sums scaled, rounded to the nearest integer, half to even, and kept within the bytes."""
-        code, of, lanes = self.code, self.of, sums.lanes
-        value = code.convert(sums, of.factor.kind) * self.read("factor", column, lanes, mask)  # type: ignore[union-attr]
-        if of.offset is not None:
-            value = value + self.read("offset", column, lanes, mask)
+        code, of = self.code, self.of
+        value = code.convert(sums, at.factor.kind) * at.factor
+        if at.offset is not None:
+            value = value + at.offset
         value = code.convert(value, "f32")
-        if of.isRectified:
-            value = code.select(value > 0, value, 0)
-        if of.yScale is not None:
-            value = value / self.pointers["yScale"].load()
-        zero = code.convert(code.convert(self.pointers["yZero"].load(), "i32"), "f32")
-        value = code.call("rint", value) + zero
-        low, high = (float(end) for end in ENDS[of.kind])
-        value = code.select(value < low, low, value)
-        value = code.select(value > high, high, value)
-        return code.convert(code.convert(value, "i32"), of.kind)
+        if self.yScale is not None:
+            value = value / self.yScale
+        value = code.select(value > self.low, value, self.low)
+        value = code.select(value < self.high, value, self.high)
+        value = value + MAGIC
+        bits = code.emit(f"bitcast {value.type.text} {value.name} to <{value.lanes} x i32>", IRType("i32", value.lanes))
+        return code.convert(bits, of.kind) + self.zero
