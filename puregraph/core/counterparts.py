@@ -563,7 +563,7 @@ PearsonCorrCoef = Pearson
 CohenKappa BinaryCohenKappa MulticlassCohenKappa cohen_kappa_score = Kappa
 MatthewsCorrCoef BinaryMatthewsCorrCoef MulticlassMatthewsCorrCoef matthews_corrcoef = Matthews
 JaccardIndex BinaryJaccardIndex MulticlassJaccardIndex jaccard_score = MeanIoU
-autocast GradScaler: net.calcMode("bfloat16") chooses how a network calculates
+autocast GradScaler amp mixed_precision set_global_policy: net.calcMode("bfloat16") chooses how a network calculates
 stop_gradient detach = StopGradient
 LoraConfig get_peft_model = LoRA
 weight_norm = WeightNorm
@@ -574,7 +574,21 @@ Model GraphModule = Graph
 save: net.save(path) writes a network, trainer.save(path) all of a training
 no_grad inference_mode: nothing is recorded until backward is called: net.evalMode() is enough
 DataLoader Dataset TensorDataset: a Trainer takes arrays, or batches (data, target) of any iterable
-manual_seed set_seed set_random_seed = seed
+manual_seed set_seed set_random_seed seed_everything = seed
+clip_grad_norm_ clip_grad_value_: the optimizer clips: Adam(1e-3, clipNorm=1.0), or clipValue=0.5
+GradientTape grad vjp jvp jacrev jacfwd jacobian hessian vmap functional_call: derivatives of functions are in
+  puregraph.autodiff: grad, jvp, vjp, jacobian, hessian, per_sample_gradients
+init xavier_uniform_ xavier_normal_ kaiming_uniform_ kaiming_normal_ trunc_normal_: a module takes its scheme:
+  Linear(3, 4, initscheme="he")
+zeros ones full rand randn arange linspace stack where matmul bmm einsum clamp sort topk from_numpy as_tensor: data are
+  arrays of numpy: np.zeros(3); inside of a graph, docs/modules.md lists the module for each function
+random_split Subset train_test_split: select samples by index: data[:800], data[800:]
+TerminateOnNaN: the optimizer stops at NaN: Adam(1e-3, onNonFinite="raise")
+LambdaCallback: a callback of your own is a class: from puregraph import Callback
+LightningModule: from puregraph import Trainer; Trainer(net, cost, optimizer).train(data, target, epochs=10)
+plot_model: net.draw("net.svg")
+jit script trace: a Trainer compiles its step; net.compile(shape) compiles a network
+metrics: metrics are there at once: from puregraph import Accuracy
 device_count is_available: puregraph doctor, or device.name(), says which device is used
 nn layers keras functional Modules Containers: modules are there at once: from puregraph import Linear
 optim Optimizers: optimizers are there at once: from puregraph import Adam

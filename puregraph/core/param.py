@@ -33,7 +33,10 @@ def wholes(shape: Shape, kind: str) -> tuple[int, ...]:
     """Return a shape as a tuple of ints, after checking that all are at least 0."""
     good = isinstance(shape, (tuple, list)) and all(type(n) is int and n >= 0 or isWhole(n, 0) for n in shape)
     if not good:
-        raise ShapeError(Fault(f"whole numbers for the shape of a {kind}", repr(shape)))
+        isArray = isinstance(shape, np.ndarray)
+        given = f"an array of shape {show(shape.shape)}" if isArray else repr(shape)
+        hint = "make it of the shape, and assign the array to its data" if isArray else ""
+        raise ShapeError(Fault(f"whole numbers for the shape of a {kind}", given, hint))
     return tuple(map(int, shape))
 
 

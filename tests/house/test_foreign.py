@@ -312,3 +312,47 @@ def test_a_backward_pass_without_the_gradient_of_a_cost_says_where_that_is(given
         linear = net()
         linear(np.zeros((2, 4), np.float32))
         linear.backward(*given)
+
+
+HABITS = {
+    "clip_grad_norm_": "clipNorm=1.0",
+    "set_global_policy": 'calcMode("bfloat16")',
+    "seed_everything": "it is called seed",
+    "GradientTape": "puregraph.autodiff: grad, jvp",
+    "vmap": "per_sample_gradients",
+    "kaiming_normal_": 'initscheme="he"',
+    "zeros": "np.zeros(3)",
+    "train_test_split": "data[:800]",
+    "TerminateOnNaN": 'onNonFinite="raise"',
+    "LambdaCallback": "from puregraph import Callback",
+    "LightningModule": "from puregraph import Trainer",
+    "plot_model": 'net.draw("net.svg")',
+    "jit": "net.compile(shape)",
+    "metrics": "from puregraph import Accuracy",
+}
+
+
+@pytest.mark.parametrize("name", HABITS)
+def test_a_habit_of_training_scripts_is_answered(name):
+    with pytest.raises(AttributeError, match=re.escape(HABITS[name])):
+        getattr(puregraph, name)
+
+
+def test_what_the_answers_to_habits_say_works(tmp_path):
+    from puregraph.autodiff import grad, hessian, jacobian, jvp, per_sample_gradients, vjp
+
+    assert all(map(callable, (grad, jvp, vjp, jacobian, hessian, per_sample_gradients)))
+    net = Sequential(Linear(3, 4, initscheme="he"))
+    Adam(1e-3, clipNorm=1.0), Adam(1e-3, clipValue=0.5), Adam(1e-3, onNonFinite="raise")
+    assert inspect.isclass(puregraph.Callback) and inspect.isclass(puregraph.Accuracy)
+    net.draw(str(tmp_path / "net.svg"))
+    assert (tmp_path / "net.svg").exists()
+
+
+def test_a_parameter_of_an_array_is_refused_with_what_to_do():
+    message = r"got an array of shape \(3, 2\); make it of the shape, and assign the array to its data"
+    with pytest.raises(puregraph.ShapeError, match=message):
+        puregraph.Param(np.ones((3, 2)))
+    parameter = puregraph.Param((3, 2))
+    parameter.data = np.ones((3, 2))
+    assert parameter.data.sum() == 6
