@@ -26,10 +26,9 @@ if TYPE_CHECKING:
     from numpy.typing import DTypeLike
 
     from puregraph.core.device import Array
-    from puregraph.core.shape import Shape
 
 
-def wholes(shape: Shape, kind: str) -> tuple[int, ...]:
+def wholes(shape: Any, kind: str) -> tuple[int, ...]:
     """Return a shape as a tuple of ints, after checking that all are at least 0."""
     good = isinstance(shape, (tuple, list)) and all(type(n) is int and n >= 0 or isWhole(n, 0) for n in shape)
     if not good:
