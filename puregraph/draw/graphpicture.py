@@ -79,7 +79,7 @@ def framesOf(graph: Graph) -> tuple[dict[str, PictureGroup], set[str]]:
         for node, name in outer.paths.items():
             full = f"{path}.{name}" if path else name
             if node.module.isGraph:
-                frames[full] = PictureGroup(full, name, path, type(node.module).__name__)
+                frames[full] = PictureGroup(full, name, path, node.module.brief())
                 waiting.append((node.module, full))
             elif any(link.node not in outer.paths for link in node.fwds):
                 shared.add(full)

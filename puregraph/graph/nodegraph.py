@@ -33,6 +33,7 @@ class NodeGraph(Module):
     """
 
     isGraph = True
+    blockName: str | None = None  # the function that made it, such as MultiHeadAttention
     last: Any = None  # the last Pass, for `backward`
     data: Any = None
     grad: Any = None
@@ -230,10 +231,10 @@ class NodeGraph(Module):
         return sourceNames(step, steps)
 
     def brief(self) -> str:
-        return type(self).__name__
+        return self.blockName or type(self).__name__
 
     def title(self) -> str:
-        return f"{type(self).__name__} '{self.name}'" if self.name else type(self).__name__
+        return f"{self.brief()} '{self.name}'" if self.name else self.brief()
 
     def __repr__(self) -> str:
         return f"<{self.title()}: {self.nodeCount()}, {few(self.arguments)} -> {few(self.outputNames)}>"

@@ -146,6 +146,8 @@ class BlueprintReader:
         module.name = row.get("name")
         if type(row.get("operator")) is str:
             module.operator = row["operator"]
+        if isinstance(module, Graph) and type(row.get("blockName")) is str:
+            module.blockName = row["blockName"]
         if row.get("train") is False:
             module.isTraining = False
         return module

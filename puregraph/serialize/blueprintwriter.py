@@ -21,6 +21,8 @@ from puregraph.graph.sequential import ModuleList, Sequential
 from puregraph.serialize.blueprint import FORMAT_VERSION, KINDS, MAX_UNFOLDED_NODES, STARTNAMES
 from puregraph.serialize.classnames import nameOf
 
+LABELS = ("name", "operator", "blockName")  # texts of a module that are kept where it has them
+
 
 def toBlueprint(graph: Graph) -> dict[str, Any]:
     """A graph as JSON.
@@ -136,7 +138,7 @@ class BlueprintWriter:
         attributes = ownAttributes(module)
         if attributes:
             row["own"] = {n: self.value(v, f"{where}: attribute '{n}'") for n, v in attributes.items()}
-        row |= {key: value for key in ("name", "operator") if (value := getattr(module, key)) is not None}
+        row |= {key: value for key in LABELS if (value := getattr(module, key, None)) is not None}
         if not module.isTraining:
             row["train"] = False
         return row

@@ -1,17 +1,22 @@
 """The table of a graph, as it is printed."""
 
+import copy
 import re
 
 import pytest
 
 from puregraph.core.errors import ArgumentError
 from puregraph.graph import Graph
+from puregraph.graph.analysis.collapsedlines import collapsedLines
 from puregraph.graph.analysis.footprint import Footprint
 from puregraph.graph.analysis.summary import bytesText, countText, render, summary
 from puregraph.graph.input import Input
 from puregraph.graph.sequential import Sequential
 from puregraph.models import lenet, resnet50
 from puregraph.modules import Add, Conv2D, GlobalAvgPool, Identity, Linear, Relu
+from puregraph.modules.block import RecurrentLayers, TransformerEncoderLayer
+from puregraph.serialize.blueprintreader import fromBlueprint
+from puregraph.serialize.blueprintwriter import toBlueprint
 
 LENET = """\
 node   module                   from   data shape       gradient shape   params     bytes   flops
@@ -134,6 +139,48 @@ def test_sources_are_named_as_seen_from_their_neighbours():
     assert re.search(r"^block.fc +Linear\(3, 3\) +start ", text, re.M)
     assert re.search(r"^block.relu +Relu +fc ", text, re.M)
     assert re.search(r"^end +Relu +block.relu ", text, re.M)
+
+
+def encoder():
+    return Sequential(Linear(8, 16, name="words"), TransformerEncoderLayer(16, 4, 32, name="encoder"), Relu(name="end"))
+
+
+def test_a_block_is_one_line_with_its_totals_and_unfolds_by_depth():
+    net = encoder()
+    text = summary(net, ("N", 5, 8), depth=0)
+    totals = sum(param.size for param in net["encoder"].params.values())
+    assert re.search(rf"^encoder +TransformerEncoderLayer +words +\(N, 5, 16\) +\(N, 5, 16\) +{totals:,} ", text, re.M)
+    assert re.search(r"^end +Relu +encoder +\(N, 5, 16\)", text, re.M)
+    deeper = summary(net, ("N", 5, 8), depth=1)
+    assert re.search(r"^encoder.attn +MultiHeadAttention +words ", deeper, re.M) and "encoder.attn.qkv" not in deeper
+    assert text != deeper != summary(net, ("N", 5, 8), depth=2) == summary(net, ("N", 5, 8))
+
+
+def test_lines_of_every_depth_have_the_totals_of_the_graph():
+    found = Footprint(encoder(), ("N", 5, 8))
+    for depth in range(3):
+        lines = collapsedLines(found, depth)
+        assert sum(line.params for line in lines) == found.params
+        assert sum(line.flops for line in lines) == found.flops
+
+
+def test_a_faulty_node_marks_the_line_of_its_graph():
+    inner = Sequential(Linear(7, 2, name="fc"), name="inner")
+    text = summary(Sequential(Relu(name="relu"), inner), ("N", 3), depth=0)
+    assert re.search(r"^inner +Sequential +relu +DOES NOT FIT", text, re.M) and "inner.fc (Linear)" in text
+
+
+def test_a_block_keeps_its_name_in_copies_and_blueprints():
+    net = encoder()
+    for again in (net, copy.deepcopy(net), fromBlueprint(toBlueprint(net))):
+        assert repr(again["encoder"]).startswith("<TransformerEncoderLayer 'encoder': ")
+
+
+def test_a_graph_of_several_outputs_is_one_line_with_the_shapes_of_all():
+    layers = RecurrentLayers("LSTM", 3, 4, layers=2, states=True, name="layers")
+    x = Input(("N", "T", 3), name="x").node()
+    line = collapsedLines(Footprint(Graph(x, layers.node(x)), ("N", "T", 3)), 0)[-1]
+    assert line.shapes == layers.dataShapeFrom(("N", "T", 3)) and line.source == ["x"]
 
 
 @pytest.mark.parametrize(

@@ -6,12 +6,14 @@ import textwrap
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from puregraph.core import arguments
 from puregraph.core.arguments import Count, takes
 from puregraph.core.dim import Size
 from puregraph.core.errors import ArgumentError, show
 from puregraph.core.late import Late
 from puregraph.core.shape import bind
 from puregraph.graph import Graph, Input
+from puregraph.graph.analysis.collapsedlines import collapsedLines
 from puregraph.graph.analysis.footprint import Footprint, FootprintLine
 
 if TYPE_CHECKING:
@@ -42,16 +44,17 @@ class StyledText(NamedTuple):
     style: str = ""
 
 
-@takes(width=Count | None)
-def summary(graph: Graph, *shapes: Any, width: int | None = None) -> str:
+@takes(width=Count | None, depth=arguments.Size | None)
+def summary(graph: Graph, *shapes: Any, width: int | None = None, depth: int | None = None) -> str:
     """Return the table of a graph at given input shapes: `print(summary(net, ("N", 1, 28, 28)))`. Allocates nothing.
 
     The default shapes are those that the inputs declare. A graph with faults also has a table, with every faulty node
-    marked. Columns are left out to fit into `width`.
+    marked. Columns are left out to fit into `width`. Graphs nested deeper than `depth`, blocks such as
+    `MultiHeadAttention` among them, become one line each, with their totals: with 0 every nested graph.
 
     Raises    ArgumentError without shapes if an input declares none
     """
-    return SummaryText(render(Footprint(graph, *(shapes or declaredShapes(graph))), width))
+    return SummaryText(render(Footprint(graph, *(shapes or declaredShapes(graph))), width, depth=depth))
 
 
 def declaredShapes(graph: Graph) -> list[Any]:
@@ -65,10 +68,11 @@ def declaredShapes(graph: Graph) -> list[Any]:
     return shapes
 
 
-def render(footprint: Footprint, width: int | None = None, color: bool = False) -> str:
+def render(footprint: Footprint, width: int | None = None, color: bool = False, depth: int | None = None) -> str:
     """The table of a footprint as text, optionally with terminal color codes."""
+    nodes = collapsedLines(footprint, depth)
     lines = [
-        *tableLines(footprint, width),
+        *tableLines(footprint, nodes, width),
         StyledText(""),
         *totalLines(footprint, width),
         *faultLines(footprint, width),
@@ -81,12 +85,12 @@ def render(footprint: Footprint, width: int | None = None, color: bool = False) 
 # The nodes ------------------------------------------------------------------------------------------------------------
 
 
-def tableLines(footprint: Footprint, width: int | None) -> Iterator[StyledText]:
+def tableLines(footprint: Footprint, nodes: list[FootprintLine], width: int | None) -> Iterator[StyledText]:
     """One line per node, with as many columns as fit."""
     dropped: list[str] = []
     while True:
         names = [n for n in (*LEFT, *RIGHT) if n not in dropped]
-        rows = [rowOf(line, footprint, "arguments" not in dropped) for line in footprint.lines]
+        rows = [rowOf(line, footprint, "arguments" not in dropped) for line in nodes]
         cells = [[row[name] for name in names] for row in rows]
         wide = [max(map(len, column)) for column in zip(names, *cells)]
         total = sum(wide) + 2 * len(wide) - 2
@@ -100,7 +104,7 @@ def tableLines(footprint: Footprint, width: int | None) -> Iterator[StyledText]:
 
     yield StyledText(joined(names), BOLD)
     yield StyledText("-" * total, DIM)
-    for line, row in zip(footprint.lines, cells):
+    for line, row in zip(nodes, cells):
         yield StyledText(joined(row), RED if line.fault else DIM if line.shapes is None else "")
     yield StyledText("-" * total, DIM)
     if dropped:
@@ -111,7 +115,7 @@ def rowOf(line: FootprintLine, footprint: Footprint, withArguments: bool) -> dic
     """The cells of a node, by column."""
     cells = {
         "node": line.path,
-        "module": brief(line.module) if withArguments else type(line.module).__name__,
+        "module": brief(line.module) if withArguments or line.module.isGraph else type(line.module).__name__,
         "from": ", ".join(near(name, line.path) for name in line.source),
         "data shape": several(line.shapes) + dtypesOf(line, footprint) if line.shapes is not None else "unknown",
         "gradient shape": several([s for s in line.gradShapes if s is not None]),

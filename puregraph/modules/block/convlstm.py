@@ -6,6 +6,7 @@ from puregraph.core.param import Param
 from puregraph.graph import Graph
 from puregraph.graph.input import Input
 from puregraph.modules.activation import Sigmoid, Tanh
+from puregraph.modules.block.blockname import blockNamed
 from puregraph.modules.constant import Constant, Full
 from puregraph.modules.control.scan import Scan
 from puregraph.modules.convolution import ConvNd
@@ -15,6 +16,7 @@ from puregraph.modules.reshaping import Flatten, Reshape
 from puregraph.modules.shapeof import Shape
 
 
+@blockNamed
 @takes(inmaps=Count, outmaps=Count, useBias=Flag, starts=Flag, outputs=Texts)
 def ConvLSTM(inmaps, outmaps, size, stride=1, pad=0, dilation=1, useBias=True, starts=False, outputs="y", name=None):
     """i, f, g, o = s(a_i), s(a_f), tanh(a_g), s(a_o), the parts of a = b + W * x_t + U * h_{t-1}, * a convolution

@@ -3,12 +3,14 @@
 from puregraph.core.arguments import Count, Flag, takes
 from puregraph.graph import Graph
 from puregraph.graph.input import Input
+from puregraph.modules.block.blockname import blockNamed
 from puregraph.modules.block.encoding import KINDS, TransformerEncoder, _LayerParts, stack
 from puregraph.modules.block.multihead import MultiHeadAttention
 
 DECODING = {**KINDS, "memoryMasked": Flag, "memoryLengths": Flag}
 
 
+@blockNamed
 @takes(**DECODING)
 def TransformerDecoderLayer(
     size,
@@ -66,6 +68,7 @@ def TransformerDecoderLayer(
     return Graph([x, memory, *extra.values()], y, name=name)
 
 
+@blockNamed
 @takes(layers=Count, **DECODING)
 def TransformerDecoder(layers, size, heads, *, norm=None, name=None, **options):
     """Layers one after another, `TransformerDecoderLayer`s of the same options, and a last norm.
@@ -86,6 +89,7 @@ def TransformerDecoder(layers, size, heads, *, norm=None, name=None, **options):
 ENCODER = {"mask": "sourceMask", "lengths": "sourceLengths"}  # options of a decoder, and of the encoder before it
 
 
+@blockNamed
 @takes(encoderLayers=Count, decoderLayers=Count, sourceMasked=Flag, sourceLengths=Flag, **DECODING)
 def Transformer(
     size,

@@ -5,6 +5,7 @@ from puregraph.graph import Graph
 from puregraph.graph.input import Input
 from puregraph.graph.sequential import Sequential
 from puregraph.modules.activation import Gelu, QuickGelu, Relu, SquaredRelu, Swish
+from puregraph.modules.block.blockname import blockNamed
 from puregraph.modules.block.multihead import MultiHeadAttention, normal
 from puregraph.modules.dropout import Dropout
 from puregraph.modules.gated import GeGLU, ReGLU, SwiGLU
@@ -70,6 +71,7 @@ class _LayerParts:
         )
 
 
+@blockNamed
 @takes(**KINDS)
 def TransformerEncoderLayer(
     size,
@@ -123,6 +125,7 @@ def TransformerEncoderLayer(
     )
 
 
+@blockNamed
 @takes(layers=Count, **KINDS)
 def TransformerEncoder(layers, size, heads, *, norm=None, name=None, **options):
     """Layers one after another, `TransformerEncoderLayer`s of the same options, and a last norm.

@@ -3,9 +3,11 @@
 from puregraph.core.arguments import Flag, ModuleLike, Number, takes
 from puregraph.graph import Graph
 from puregraph.graph.input import Input
+from puregraph.modules.block.blockname import blockNamed
 from puregraph.modules.graphlayers import NeighborSum
 
 
+@blockNamed
 @takes(network=ModuleLike, epsilon=Number, isTrained=Flag)
 def GINConv(network, epsilon=0.0, isTrained=False, name=None):
     """y[i] = network((1 + epsilon) x[i] + the sum of x[j] over the edges from j to i)

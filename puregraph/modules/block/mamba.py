@@ -10,6 +10,7 @@ from puregraph.graph import Graph
 from puregraph.graph.input import Input
 from puregraph.graph.pointwise import Pointwise
 from puregraph.modules.activation import SoftPlus, Swish
+from puregraph.modules.block.blockname import blockNamed
 from puregraph.modules.constant import Constant, Full, Weight
 from puregraph.modules.control.scan import Scan
 from puregraph.modules.convolution import Conv1D
@@ -22,6 +23,7 @@ from puregraph.modules.shapeof import Shape
 STEPS = (1e-3, 1e-1)  # bounds of the first step sizes
 
 
+@blockNamed
 @takes(size=Count, states=Count, expand=Count, kernel=Count, rank=Count | None, useBias=Flag)
 def Mamba(size, states=16, expand=2, kernel=4, rank=None, useBias=False, name=None):
     """u, z = the halves of x in,   u = silu(conv(u)),   d, B, C = the parts of u x,   d = softplus(d dt + b), and

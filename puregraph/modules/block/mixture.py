@@ -8,6 +8,7 @@ from puregraph.graph import Graph
 from puregraph.graph.input import Input
 from puregraph.graph.pointwise import Pointwise
 from puregraph.modules.arithmetic import Add, Mul
+from puregraph.modules.block.blockname import blockNamed
 from puregraph.modules.block.encoding import ACTIVATIONS
 from puregraph.modules.comparison import Where
 from puregraph.modules.constant import Constant, Weight
@@ -26,6 +27,7 @@ from puregraph.modules.selection import OneHot, TopKValues
 from puregraph.modules.slice import Slice
 
 
+@blockNamed
 @takes(
     size=Count,
     experts=Count,

@@ -7,6 +7,7 @@ from puregraph.graph import Graph
 from puregraph.graph.input import Input
 from puregraph.modules.arithmetic import Add
 from puregraph.modules.attention import Attention
+from puregraph.modules.block.blockname import blockNamed
 from puregraph.modules.block.relative import alibiBias
 from puregraph.modules.joining import Split
 from puregraph.modules.linear import Linear
@@ -14,6 +15,7 @@ from puregraph.modules.reshaping import Reshape, Transpose
 from puregraph.modules.rotary import Rotary
 
 
+@blockNamed
 @takes(
     size=Count,
     heads=Count,

@@ -6,6 +6,7 @@ from puregraph.core.arguments import Count, Flag, Probability, choice, takes
 from puregraph.core.errors import ArgumentError
 from puregraph.graph import Graph
 from puregraph.graph.input import Input
+from puregraph.modules.block.blockname import blockNamed
 from puregraph.modules.block.projectedlstm import projectedLstm
 from puregraph.modules.dropout import Dropout
 from puregraph.modules.recurrent import DIRECTIONS, GRU, LSTM, RNN
@@ -14,6 +15,7 @@ from puregraph.modules.reshaping import Unsqueeze
 KINDS: dict[str, Any] = {"LSTM": LSTM, "GRU": GRU, "RNN": RNN}
 
 
+@blockNamed
 @takes(
     kind=choice(*KINDS),
     insize=Count,
@@ -94,6 +96,7 @@ def cell(kind, insize, hsize, useBias, name, **options):
     return Graph([*inputs, x], [*states, states[0]], name=name)
 
 
+@blockNamed
 @takes(insize=Count, hsize=Count, useBias=Flag)
 def LSTMCell(insize, hsize, useBias=True, name=None):
     """One time step of an LSTM: h, c, x -> the new h and c, and h again as the output of a Scan.
@@ -109,6 +112,7 @@ def LSTMCell(insize, hsize, useBias=True, name=None):
     return cell("LSTM", insize, hsize, useBias, name)
 
 
+@blockNamed
 @takes(insize=Count, hsize=Count, useBias=Flag)
 def GRUCell(insize, hsize, useBias=True, name=None):
     """One time step of a GRU: h, x -> the new h, and h again as the output of a Scan.
@@ -123,6 +127,7 @@ def GRUCell(insize, hsize, useBias=True, name=None):
     return cell("GRU", insize, hsize, useBias, name)
 
 
+@blockNamed
 @takes(insize=Count, hsize=Count, mode=choice("tanh", "relu"), useBias=Flag)
 def RNNCell(insize, hsize, mode="tanh", useBias=True, name=None):
     """One time step of an RNN: h, x -> the new h, and h again as the output of a Scan.

@@ -4,11 +4,13 @@ from puregraph.core.arguments import ModuleLike, takes
 from puregraph.core.errors import ArgumentError
 from puregraph.graph import Graph
 from puregraph.graph.input import Input
+from puregraph.modules.block.blockname import blockNamed
 from puregraph.modules.joining import Concat
 from puregraph.modules.reshaping import Flatten, Reshape
 from puregraph.modules.shapeof import Shape
 
 
+@blockNamed
 @takes(module=ModuleLike)
 def TimeDistributed(module, name=None):
     """y[n, t] = module(x[n, t]): the steps of all samples are one batch of n t samples for it.
