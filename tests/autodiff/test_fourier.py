@@ -194,3 +194,17 @@ def test_the_module_has_derivatives_in_graphs_and_on_the_tape(length):
         (DFT(-2, length + 1, inverse=True, oneSided=True), (2, length, 2)),
     ):
         verify(RNG, lambda x, module=module: module(x) ** 2, RNG.normal(size=shape), near=2e-5)
+
+
+@pytest.mark.parametrize(
+    "function", [lambda x: x * 1j, lambda x: 1j + x, lambda x: np.exp(x * 1j), lambda x: x @ [1j, 2]]
+)
+def test_complex_numbers_of_a_real_value_are_refused_with_what_to_do(function):
+    x = np.array([1.0, 2.0])
+    for calculate in (lambda: function(Variable(x, requires_grad=True)), lambda: jvp(function, x, x)):
+        with pytest.raises(
+            AutoDiffException, match=r"gives complex numbers, .* calculate with ComplexPair\(x, 0 \* x\)"
+        ):
+            calculate()
+    value, tangent = jvp(lambda x: abs(np.exp(ComplexPair(x, 0 * x) * 1j) + 1), x, np.ones(2))
+    assert np.allclose(value, 2 * np.cos(x / 2)) and np.allclose(tangent, -np.sin(x / 2))

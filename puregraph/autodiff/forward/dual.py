@@ -15,7 +15,7 @@ from puregraph.core.errors import AutoDiffException
 from puregraph.core.tracer import Tracer, changingAs, method
 from puregraph.graph.module import Module
 from puregraph.ops.formula.interpreter import Interpreter
-from puregraph.ops.fourier.complexpair import ComplexPair
+from puregraph.ops.fourier.complexpair import ComplexPair, complexRefusal
 from puregraph.ops.kernel import REFERENCE
 from puregraph.ops.operation import declared
 from puregraph.ops.tangents import changes, nameOf
@@ -68,11 +68,14 @@ class Dual(Tracer):
             return Pure(function, arguments).call(arguments, lambda x: Dual(x, None, level))
         values, tangents = part(arguments, level)
         out = options.pop("out", None)
-        settings, changes = part(tuple(options.values()), level)
-        wrong = [name for name, t in zip(options, changes) if t is not None]
+        settings, named = part(tuple(options.values()), level)
+        wrong = [name for name, t in zip(options, named) if t is not None]
         if wrong:
             raise AutoDiffException(f"forward mode wants {', '.join(wrong)} of {function.__name__} by position")
         result, tangent = push(function, values, tangents, dict(zip(options, settings)))
+        isComplex = isinstance(result, (np.ndarray, np.generic)) and result.dtype.kind == "c"
+        if isComplex and changes(tangents) and not declared(function, "constant"):
+            raise complexRefusal(nameOf(function))
         dual = whole(result, tangent, level)
         return dual if out is None else write(dual, out[0] if type(out) is tuple else out)
 

@@ -26,7 +26,7 @@ from puregraph.core.hooks import HOOKS
 from puregraph.core.tracer import Tracer
 from puregraph.graph.function import copied
 from puregraph.ops.formula.optable import OPERATORS
-from puregraph.ops.fourier.complexpair import ComplexPair
+from puregraph.ops.fourier.complexpair import ComplexPair, complexRefusal
 from puregraph.ops.gather.writes import isBasic, setAt
 from puregraph.ops.operation import declared
 
@@ -197,7 +197,7 @@ def record(function: ArrayFunction, arguments: tuple, options: dict[str, Any], r
             f"no gradient is known for {label}: use detach() for values without one, or write a Function"
         )
     if hasKind(result, "c"):
-        raise AutoDiffException(f"{label} gives complex numbers, which have no gradient here: write a Function")
+        raise complexRefusal(str(label))
     lost = refused(function, rule, plain, options)
     if lost:
         raise AutoDiffException(f"the gradient of {label} is not known with {lost}: leave it out, or write a Function")

@@ -167,3 +167,11 @@ RULES: dict[Any, Callable[..., Any]] = {
     np.size: lambda z: z.size,
     astype: converted,
 }
+
+
+def complexRefusal(label: str) -> AutoDiffException:
+    """Return the error for a function that makes complex numbers of a real value that is being differentiated."""
+    return AutoDiffException(
+        f"{label} gives complex numbers, but a value that is being differentiated is real: calculate with "
+        "ComplexPair(x, 0 * x) of puregraph.autodiff in place of x, or write a Function"
+    )
