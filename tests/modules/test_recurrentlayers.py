@@ -195,6 +195,52 @@ def test_first_and_last_states_of_projections_are_those_of_torch():
         assert np.allclose(ours, wanted, rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.peers
+@pytest.mark.parametrize("projection", [2, None])
+@pytest.mark.parametrize("direction", ["uni", "bi"])
+def test_time_steps_beyond_the_lengths_are_those_of_a_packed_sequence_of_torch(projection, direction):
+    torch = pytest.importorskip("torch")
+    from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+    sides = 1 + (direction == "bi")
+    options = {"bidirectional": sides == 2, "proj_size": projection or 0}
+    theirs = torch.nn.LSTM(3, 5, 2, batch_first=True, **options).double()
+    block = {"states": True, "lengths": True, "projection": projection}
+    net = RecurrentLayers("LSTM", 3, 5, 2, direction, **block).calcMode(np.float64)
+    net.load(theirs.state_dict(), names="torch")
+    rng, lengths = np.random.default_rng(0), np.array([6, 1, 4, 2])
+    x = rng.standard_normal((4, 6, 3))
+    xs = torch.from_numpy(x).requires_grad_()
+    packed = pack_padded_sequence(xs, torch.from_numpy(lengths), batch_first=True, enforce_sorted=False)
+    y, (h, c) = theirs(packed)
+    y = pad_packed_sequence(y, batch_first=True)[0]
+    last = [torch.cat(list(s[sides * i : sides * i + sides]), -1) for i in range(2) for s in (h, c)]
+    outputs = net([x, lengths])
+    assert (outputs[0][1, 1:] == 0).all()
+    for ours, wanted in zip(outputs, [y, *last], strict=True):
+        assert np.allclose(ours, wanted.detach().numpy(), rtol=1e-10, atol=1e-12)
+    seeds = [rng.standard_normal(wanted.shape) for wanted in outputs]
+    net.backward(seeds)
+    torch.autograd.backward([y, *last], [torch.from_numpy(seed) for seed in seeds])
+    assert np.allclose(net.grad[0], xs.grad.numpy(), rtol=1e-10, atol=1e-12)
+    weights = [p.grad.numpy().T for p in theirs.parameters() if p.ndim == 2]
+    ours = [p.grad for path, p in net.params.items() if not path.endswith(".b")]
+    if projection:
+        assert sorted(np.abs(g).sum() for g in ours) == pytest.approx(sorted(np.abs(g).sum() for g in weights))
+
+
+def test_a_compiled_step_of_a_projection_with_lengths_is_the_eager_one():
+    net = RecurrentLayers("LSTM", 3, 5, 2, "bi", projection=2, lengths=True)
+    rng, lengths = np.random.default_rng(1), np.array([4, 0, 2])
+    x, target = (rng.standard_normal(shape).astype(np.float32) for shape in ((3, 4, 3), (3, 4, 4)))
+    values = net([x, lengths])
+    net.backward(2 * (values - target) / target.size)
+    eager = {path: param.grad.copy() for path, param in net.params.items()}
+    net.compile([x.shape, lengths.shape, target.shape], cost=modules.costs.MSE()).run(x, lengths, target)
+    for path, param in net.params.items():
+        assert np.allclose(param.grad, eager[path], rtol=2e-4, atol=1e-6), path
+
+
 def test_a_projection_takes_an_empty_batch_and_is_refused_elsewhere():
     net = RecurrentLayers("LSTM", 3, 4, projection=2, direction="bi")
     assert net(np.zeros((0, 5, 3), np.float32)).shape == (0, 5, 4)

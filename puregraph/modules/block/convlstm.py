@@ -5,12 +5,11 @@ from puregraph.core.errors import need
 from puregraph.core.param import Param
 from puregraph.graph import Graph
 from puregraph.graph.input import Input
-from puregraph.modules.activation import Sigmoid, Tanh
 from puregraph.modules.block.blockname import blockNamed
-from puregraph.modules.constant import Constant, Full
+from puregraph.modules.block.lstmstep import lstmStep, zeroState
 from puregraph.modules.control.scan import Scan
 from puregraph.modules.convolution import ConvNd
-from puregraph.modules.joining import Concat, Split
+from puregraph.modules.joining import Concat
 from puregraph.modules.recurrent import _Open
 from puregraph.modules.reshaping import Flatten, Reshape
 from puregraph.modules.shapeof import Shape
@@ -46,21 +45,10 @@ def ConvLSTM(inmaps, outmaps, size, stride=1, pad=0, dilation=1, useBias=True, s
     if starts:
         states = [Input(name=state).node() for state in ("h0", "c0")]
     else:
-        parts = Shape(0, 1, name="n").node(x), Constant([outmaps], name="maps").node(), Shape(2, name="count").node(a)
-        states = [Full(name="zeros").node(Concat(0, name="sizes").node(*parts))] * 2
+        states = [zeroState(x, outmaps, "h", Shape(2, name="count").node(a))] * 2
     sizes = Concat(0, name="times").node(Shape(0, 2, name="nt").node(x), Shape(1, name="rest").node(a))
     a = Reshape(name="a", keepsZero=True).node(a, sizes)
-    scan = Scan(step(outmaps, conv.size), 2, [(1, False)], [(1, False)], name="scan").node(*states, a)
+    recurrent = ConvNd(outmaps, 4 * outmaps, conv.size, pad="same", useBias=False, name="h-conv")
+    scan = Scan(lstmStep(recurrent), 2, [(1, False)], [(1, False)], name="scan").node(*states, a)
     outs = [(scan, ("h", "c", "y").index(output)) for output in chosen]
     return Graph([x, *states] if starts else x, outs if len(outs) > 1 else outs[0], name=name)
-
-
-def step(maps, size):
-    """A Graph of one time step: h, c and the convolution of x -> the new h and c, and h again."""
-    h, c, a = (Input(name=name).node() for name in ("h", "c", "a"))
-    conv = ConvNd(maps, 4 * maps, size, pad="same", useBias=False, name="h-conv")
-    gates = Split(1, 4, name="gates").node(a + conv.node(h))
-    i, f, o = (Sigmoid(name=name).node((gates, k)) for name, k in (("i", 0), ("f", 1), ("o", 3)))
-    new = f * c + i * Tanh(name="g").node((gates, 2))
-    y = o * Tanh(name="tanh").node(new)
-    return Graph([h, c, a], [y, new, y])

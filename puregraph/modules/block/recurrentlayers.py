@@ -26,6 +26,7 @@ KINDS: dict[str, Any] = {"LSTM": LSTM, "GRU": GRU, "RNN": RNN}
     useBias=Flag,
     starts=Flag,
     states=Flag,
+    lengths=Flag,
     projection=Count | None,
 )
 def RecurrentLayers(
@@ -40,18 +41,20 @@ def RecurrentLayers(
     states=False,
     projection=None,
     name=None,
+    lengths=False,
     **options,
 ):
     """Layers of an LSTM, GRU or RNN, each of which reads all h_t of the one before, with dropout between them.
 
     With `starts` the first states of each layer are inputs after x: h0, c0 of the first one, and so on; with `states`
-    the last states of each are outputs after y, in the same order. Other options, such as the `mode` of an RNN, are
+    the last states of each are outputs after y, in the same order. With `lengths` a last input has the number of time
+    steps of each sample: later ones change no state and give y = 0. Other options, such as the `mode` of an RNN, are
     those of the layer. With a `projection` h_t of an LSTM is (o tanh(c_t)) P, of that size; its layers are Scans, and
     slower. Layers are named "l0", "l1" and so on: `net.load(module.state_dict(), names="torch")` loads the weights of
     torch's module that has the name of the block, or of that module alone.
 
-    Shapes    x (n, t, insize) (, states (n, d hsize)) -> y (n, t, d hsize) (, states), d = 2 for "bi", else 1; with a
-              projection h has its size instead of hsize
+    Shapes    x (n, t, insize) (, states (n, d hsize)) (, lengths (n,)) -> y (n, t, d hsize) (, states),
+              d = 2 for "bi", else 1; with a projection h has its size instead of hsize
     Source    Graves, Mohamed, Hinton 2013, arXiv:1303.5778, section 2; dropout: Zaremba, Sutskever, Vinyals 2014,
               arXiv:1409.2329, section 3.1; projection: Sak, Senior, Beaufays 2014, arXiv:1402.1128, section 2.2
     Raises    ArgumentError for another kind or option, or a projection of a GRU or RNN, or one with other options
@@ -67,6 +70,7 @@ def RecurrentLayers(
     x = Input(name="x").node()
     y: Any = x
     inputs, last = [x], list[Any]()
+    ends = {"lengths": Input(name="lengths").node()} if lengths else {}
     for i in range(layers):
         if i and dropout:
             y = Dropout(dropout, name=f"drop{i}")(y)
@@ -77,12 +81,12 @@ def RecurrentLayers(
             shared = {"direction": direction, "useBias": useBias, "outputs": outputs}
             layer = make(size, hsize, **shared, name=f"l{i}", **options)
         else:
-            layer = projectedLstm(size, hsize, projection, sides, useBias, starts, f"l{i}")
-        y = node = layer.node(y, *first)
+            layer = projectedLstm(size, hsize, projection, sides, useBias, starts, lengths, f"l{i}")
+        y = node = layer.node(y, *first, **ends)
         inputs += first
         if states or projection is not None:
             y, last = (node, 0), [*last, *((node, k + 1) for k in range(len(make.cell)))]
-    return Graph(inputs, [y, *last] if states else y, name=name)
+    return Graph([*inputs, *ends.values()], [y, *last] if states else y, name=name)
 
 
 def cell(kind, insize, hsize, useBias, name, **options):
