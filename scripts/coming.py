@@ -28,7 +28,7 @@ there is a module here, called at once: `Relu()(x)` takes arrays, Variables and 
 
 
 COMPARED = {
-    "keras.layers": "112 of them are compared with Keras 3.15.1 in 251 settings: shapes ahead of data, and values in"
+    "keras.layers": "113 of them are compared with Keras 3.15.1 in 264 settings: shapes ahead of data, and values in"
     " float64 to 1e-10 with the same weights, random ones in evaluation (`tests/modules/test_keras.py`)."
 }
 

@@ -280,8 +280,7 @@ Conv2DTranspose Convolution2DTranspose = Deconv2D
 Conv1DTranspose Conv3DTranspose Convolution1DTranspose Convolution3DTranspose = DeconvNd
 DepthwiseConv1D = Conv1D(8, 8, 3, groups=8)
 DepthwiseConv2D = Conv2D(8, 8, 3, groups=8)
-SeparableConv1D SeparableConvolution1D = Sequential(Conv1D(8, 8, 3, groups=8, useBias=False), Conv1D(8, 16, 1))
-SeparableConv2D SeparableConvolution2D = Sequential(Conv2D(8, 8, 3, groups=8, useBias=False), Conv2D(8, 16, 1))
+SeparableConv1D SeparableConvolution1D SeparableConv2D SeparableConvolution2D = SeparableConv; of any rank
 Activation = Relu; each activation is a module of its own: Sigmoid, Tanh, Gelu, SoftMax
 BatchNormalization = BatchNorm; momentum=0.01 for 0.99 there: the share of the new value
 LayerNormalization = LayerNorm
@@ -301,7 +300,7 @@ AdaptiveMaxPooling1D AdaptiveMaxPooling2D AdaptiveMaxPooling3D = AdaptiveMaxPool
 GlobalAveragePooling1D GlobalAveragePooling2D GlobalAveragePooling3D GlobalAvgPool1D GlobalAvgPool2D GlobalAvgPool3D =
   GlobalAvgPool
 GlobalMaxPooling1D GlobalMaxPooling2D GlobalMaxPooling3D GlobalMaxPool1D GlobalMaxPool2D GlobalMaxPool3D =
-  Sequential(AdaptiveMaxPool(), Flatten())
+  GlobalMaxPool
 SpatialDropout1D SpatialDropout2D SpatialDropout3D = Dropout2D; of any number of spatial axes
 Embedding = Embedder; -1 is padding, and gives zeros
 CategoryEncoding = OneHot
@@ -317,12 +316,12 @@ Concatenate concatenate = Concat
 add = Add
 Multiply multiply = Mul
 Subtract subtract = Sub
-Average average = Pointwise(formula="(a + b) / 2")
-Maximum maximum = Pointwise(formula="maximum(a, b)")
-Minimum minimum = Pointwise(formula="minimum(a, b)")
+Average average = Average
+Maximum maximum = Maximum
+Minimum minimum = Minimum
 Dot dot = Einsum("ni,ni->n"); along any axes, as its letters say
 Permute = Transpose; its axes count the one of samples
-RepeatVector = Sequential(Unsqueeze((1,)), Tile((1, 3, 1)))
+RepeatVector
 Cropping1D = Pad(-1); a negative side cuts off
 Cropping2D Cropping3D CenterCrop = Pad(-1); a negative side cuts off
 UpSampling1D = Upsample1D
@@ -332,7 +331,7 @@ Resizing = Resize((2, 3), by="sizes", factors=(32, 32), mode="linear")
 Rescaling = MulAddConst(1 / 255, 0.0)
 ReversibleEmbedding = Linear(8, 100, transpose=True); its W is the table of an Embedder(100, 8), which both may share
 GroupQueryAttention = MultiHeadAttention(8, 4, groups=2)
-AdditiveAttention: Attention scores by products; by sums it is a graph of Linear, Tanh, SoftMax and MatMul
+AdditiveAttention
 SimpleRNN = RNN
 SimpleRNNCell = RNNCell
 StackedRNNCells = RecurrentLayers

@@ -41,15 +41,22 @@ from puregraph.modules.augmentation import (
 from puregraph.modules.batchnorm import BatchNorm
 from puregraph.modules.bits import BitCast, BitShift, Bitwise
 from puregraph.modules.block import (
+    AdditiveAttention,
+    Average,
     ConvLSTM,
     GINConv,
+    GlobalMaxPool,
     GRUCell,
     LSTMCell,
     Mamba,
+    Maximum,
+    Minimum,
     MoE,
     MultiHeadAttention,
     RecurrentLayers,
+    RepeatVector,
     RNNCell,
+    SeparableConv,
     TimeDistributed,
     Transformer,
     TransformerDecoder,
@@ -170,6 +177,13 @@ from puregraph.modules.warping import (
 )
 
 __all__ = [
+    "AdditiveAttention",
+    "SeparableConv",
+    "Average",
+    "Maximum",
+    "Minimum",
+    "GlobalMaxPool",
+    "RepeatVector",
     "AdaptiveAvgPool",
     "AdaptiveMaxPool",
     "Add",

@@ -69,6 +69,7 @@ COPIES = {  # lists of Keras' weights as those of params and states, in their or
     **dict.fromkeys(("GRU", "GRUCell"), gru),
     **dict.fromkeys(("MultiHeadAttention", "GroupQueryAttention"), attention),
     **dict.fromkeys(("ConvLSTM1D", "ConvLSTM2D", "ConvLSTM3D"), lambda w, u, b: [kernel(w), b, kernel(u)]),
+    "AdditiveAttention": lambda scale: [scale[:, None]],
     "Normalization": lambda mean, var, count: [mean, var],
     "PReLU": lambda slope: [slope.reshape(-1)],
     "Bidirectional": lambda *w: [np.concatenate(pair, axis=-1) for pair in zip(w[:3], w[3:])],
@@ -134,16 +135,15 @@ def depths(rank):
 
 
 def separable(rank):
-    make = getattr(m, f"Conv{rank}D")
     side = sizes(rank)
     for options, depth, stride in (({}, 1, 1), ({"depth_multiplier": 2, "strides": 2}, 2, 2)):
-        ours = Sequential(make(3, 3 * depth, 3, stride, groups=3, useBias=False), make(3 * depth, 4, 1))
+        ours = m.SeparableConv(3, 4, (3,) * rank, stride, multiplier=depth)
         yield Case({"filters": 4, "kernel_size": 3, **options, **FIRST}, ours, ((2, 3, *side),))
 
 
 def ofWhole(rank, kind):
     side = sizes(rank)
-    ours = m.GlobalAvgPool() if kind == "Average" else Sequential(m.AdaptiveMaxPool(), m.Flatten())
+    ours = m.GlobalAvgPool() if kind == "Average" else m.GlobalMaxPool()
     yield Case(FIRST, ours, ((2, 3, *side),))
     yield Case(FIRST, ours, ((1, 1, *[1] * rank),))
 
@@ -169,10 +169,10 @@ def around(rank, sign):
         yield Case({word: pads[0] if rank == 1 else tuple(pads), **first}, both(pads), (shape,))
 
 
-def ofTwo(name, formula):
-    make = {"Add": m.Add(), "Multiply": m.Mul(), "Subtract": m.Sub()}.get(name) or Pointwise(formula=formula)
-    yield Case({}, make, ((2, 3, 4), (2, 3, 4)))
-    yield Case({}, make, ((5,), (5,)))
+def merged(make, counts=(2, 3)):
+    for count in counts:
+        yield Case({}, make(count), ((2, 3, 4),) * count)
+        yield Case({}, make(count), ((5,),) * count)
 
 
 def elementwise(ours):
@@ -225,10 +225,9 @@ CASES: dict = {
     **{f"ZeroPadding{rank}D": [*around(rank, 1)] for rank in (1, 2, 3)},
     **{f"Cropping{rank}D": [*around(rank, -1)] for rank in (1, 2, 3)},
     **{f"ConvLSTM{rank}D": [*convRecurrent(rank)] for rank in (1, 2, 3)},
-    **{name: [*ofTwo(name, "")] for name in ("Add", "Multiply", "Subtract")},
-    "Average": [*ofTwo("Average", "(a + b) / 2")],
-    "Maximum": [*ofTwo("Maximum", "maximum(a, b)")],
-    "Minimum": [*ofTwo("Minimum", "minimum(a, b)")],
+    **{n: [*merged(lambda _, f=f: f())] for n, f in {"Add": m.Add, "Multiply": m.Mul}.items()},
+    "Subtract": [*merged(lambda _: m.Sub(), (2,))],
+    **{name: [*merged(getattr(m, name))] for name in ("Average", "Maximum", "Minimum")},
     "Concatenate": [
         Case({}, m.Concat(-1), ((2, 3), (2, 4))),
         Case({"axis": 1}, m.Concat(1), ((2, 3, 5), (2, 1, 5))),
@@ -283,6 +282,10 @@ CASES: dict = {
         Case({}, ofOneHead(m.Attention(scale=1.0)), ((2, 3, 4), (2, 5, 4))),
         Case({}, ofOneHead(m.Attention(scale=1.0)), ((1, 1, 2), (1, 7, 2))),
     ],
+    "AdditiveAttention": [
+        Case({"use_scale": isScaled}, m.AdditiveAttention(c, isScaled), ((n, 3, c), (n, s, c)))
+        for n, s, c, isScaled in ((2, 5, 4, True), (1, 2, 3, False), (3, 7, 1, True))
+    ],
     "MultiHeadAttention": [
         Case(
             {"num_heads": 2, "key_dim": 3},
@@ -333,7 +336,7 @@ CASES: dict = {
     "Flatten": [Case({}, m.Flatten(), (s,)) for s in ((2, 3), (2, 3, 4), (1, 2, 1, 5))],
     "Reshape": [Case({"target_shape": t}, m.Reshape((0, *t)), ((2, 3, 4),)) for t in ((12,), (-1, 2), (2, 3, 2))],
     "Permute": [Case({"dims": d}, m.Transpose((0, *d)), ((2, 3, 4, 5)[: len(d) + 1],)) for d in ((2, 1), (3, 1, 2))],
-    "RepeatVector": [Case({"n": n}, Sequential(m.Unsqueeze((1,)), m.Tile((1, n, 1))), ((2, 3),)) for n in (1, 3)],
+    "RepeatVector": [Case({"n": n}, m.RepeatVector(n), ((2, 3),)) for n in (1, 3)],
     "Identity": [*elementwise(m.Identity())],
     "Lambda": [Case({"function": lambda x: x * x}, Pointwise(formula="x * x"), ((2, 3),))],
     "UpSampling2D": [

@@ -49,9 +49,10 @@ def copied(name, layer, ours):
 
 def both(name, layer, ours, data):
     """Outputs of a layer and of a module, and of both the shapes ahead of data; None if there are none of a cell."""
-    if name in ("MultiHeadAttention", "GroupQueryAttention", "Attention"):
-        theirs = layer(data) if name == "Attention" else layer(*data)
-        shape = layer.compute_output_shape([x.shape for x in data]) if name == "Attention" else theirs.shape
+    if name in ("MultiHeadAttention", "GroupQueryAttention", "Attention", "AdditiveAttention"):
+        isList = name in ("Attention", "AdditiveAttention")
+        theirs = layer(data) if isList else layer(*data)
+        shape = layer.compute_output_shape([x.shape for x in data]) if isList else theirs.shape
         data = [*data, data[1]]
     elif name.endswith("Cell"):
         theirs, shape = layer(data[0], data[1:])[0], None
