@@ -125,6 +125,20 @@ def listed(value):
     return value if isinstance(value, list) else [value]
 
 
+@pytest.mark.parametrize("dtype", ["int64", "int32"])
+@pytest.mark.parametrize(
+    "formula", ["x / 2", "0.5 * x", "x / 2 > 0.7", "exp(x)", "where(x > 0, x, 0.5)", "x ** -1.0", "x // 2", "x + 1"]
+)
+def test_a_formula_of_integers_that_gives_floats_is_computed_in_floats(formula, dtype):
+    x = np.array([1, 2, 3, -3])
+    net = Graph([n := Input(dtype=dtype, name="x").node()], Pointwise(formula=formula).node(n, name="it"), name="net")
+    wanted = net.evalMode()(x.astype(dtype))
+    model = toOnnx(net, None, [("N",)], 21)
+    for found in (ran(model, [x.astype(dtype)])[0], fromOnnx(model)(x.astype(dtype))):
+        assert found.dtype == wanted.dtype
+        np.testing.assert_allclose(found, wanted, 1e-15)
+
+
 COSTS = {
     "MSE": (MSE(), [(3, 4), (3, 4)]),
     "Abs of samples with weights": (Abs(), [(3, 2, 2), (3, 2, 2), (3,)]),
