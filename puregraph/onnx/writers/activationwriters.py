@@ -38,7 +38,7 @@ def activation(step: OnnxStep) -> None:
     if not hasOperator(step, kind) or constants.get("value"):  # ThresholdedRelu is 0 below its threshold
         formula(step)
         return
-    attributes = {name: float(constants[source]) for name, source in sources.items()}
+    attributes: dict[str, Any] = {name: float(constants[source]) for name, source in sources.items()}
     step.op(kind, step.x, out=step.y, **attributes)
 
 
