@@ -24,6 +24,7 @@ from puregraph import (  # noqa: E402
     Max,
     Mean,
     Min,
+    Module,
     Pointwise,
     Quantile,
     Sequential,
@@ -40,8 +41,10 @@ from puregraph.modules import (  # noqa: E402
     SumSquares,
 )
 from puregraph.modules.costs import PointwiseCost  # noqa: E402
-from puregraph.onnx import fromOnnx, toOnnx  # noqa: E402
+from puregraph.onnx import fromOnnx, toOnnx, writesOnnx  # noqa: E402
 from puregraph.onnx.onnxwriter import ModelWriter, OnnxStep  # noqa: E402
+from puregraph.onnx.rules.rulewriter import writeRule  # noqa: E402
+from puregraph.ops.formula import Formula  # noqa: E402
 
 REDUCED = [Sum, Mean, Max, Min, L1Norm, L2Norm, SumSquares, LogSum]
 
@@ -137,6 +140,28 @@ def test_a_formula_of_integers_that_gives_floats_is_computed_in_floats(formula, 
     for found in (ran(model, [x.astype(dtype)])[0], fromOnnx(model)(x.astype(dtype))):
         assert found.dtype == wanted.dtype
         np.testing.assert_allclose(found, wanted, 1e-15)
+
+
+class Halves(Module):
+    """Half of an integer, by a formula that a rule calls."""
+
+    half = staticmethod(Formula("x / 2").numpy())
+
+    def dataShapeFrom(self, x):
+        return x
+
+    def dataTypeFrom(self, x):
+        return np.dtype(np.float64)
+
+    def updateData(self, x):
+        return self.half(x)
+
+
+def test_a_formula_of_integers_that_a_rule_calls_is_computed_in_floats():
+    writesOnnx(Halves)(writeRule)
+    net = Graph([n := Input(dtype="int64", name="x").node()], Halves(name="it").node(n), name="net").evalMode()
+    model, x = toOnnx(net, None, [(3,)], 21), np.array([1, 2, -3])
+    assert ran(model, [x])[0].tolist() == fromOnnx(model)(x).tolist() == [0.5, 1.0, -1.5]
 
 
 COSTS = {

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from puregraph.core.errors import GraphError
-from puregraph.onnx.writers.formulawriters import Expression, spelled
+from puregraph.onnx.writers.formulawriters import Expression, computedType, spelled
 from puregraph.ops.formula.expr import leaf, rebuild, term
 from puregraph.ops.formula.formula import formulaOf
 from puregraph.ops.formula.ufunctexts import ufuncFormula
@@ -31,11 +31,11 @@ def formulas(writer: RuleWriter, call: Call) -> list[str]:
         if not isinstance(x, Value):
             known[leaf(name)] = leaf(x.item() if isinstance(x, np.generic) else x)
     arrays = {name: (writer.name(x), x.dtype) for name, x in arguments.items() if isinstance(x, Value)}
-    real = work or np.result_type(*[x.dtype for x in arguments.values() if isinstance(x, Value)])
+    roots = [rebuild(root, known, term) for root in evaluator.terms]
+    real = work or computedType(roots, {name: dtype for name, (_, dtype) in arrays.items()})
     expression = Expression(writer.step, arrays, np.dtype(real))
     results = []
-    for root, out in zip(evaluator.terms, call.outs):
-        root = rebuild(root, known, term)
+    for root, out in zip(roots, call.outs):
         name, isBool = expression.named(spelled(formulaOf(root)))
         results.append(name if out.dtype == (np.dtype(bool) if isBool else real) else writer.cast(name, out.dtype))
     return results

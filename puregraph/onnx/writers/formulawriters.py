@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from puregraph.core.errors import GraphError
 from puregraph.graph.pointwise import Pointwise
 from puregraph.onnx.onnxwriter import OnnxStep, kindOf, writesOnnx
 from puregraph.ops.formula.expr import Term, leaf, lower, read, rebuild, term, walk
-from puregraph.ops.formula.formula import Formula, formulaOf, numpyFrom
+from puregraph.ops.formula.formula import formulaOf, numpyFrom
 from puregraph.ops.formula.optable import LOGICAL, TABLE, series
 
 KEPT = {name for name, row in TABLE.items() if row.onnx and isinstance(row.numpy, str)}
@@ -104,17 +105,17 @@ def formula(step: OnnxStep) -> None:
     operands: dict[str, Any] = {
         n: (step.param(n), getattr(module, n).dtype) if module.holds(n) else next(inputs) for n in module.order
     }
-    real = computedType(module.formula, {name: kind for name, (_, kind) in operands.items()})
+    real = computedType([module.formula.term], {name: kind for name, (_, kind) in operands.items()})
     Expression(step, operands, real).write(spelled(module.formula), step.dtypes[0])
 
 
-def computedType(formula: Formula, operands: dict[str, Any]) -> Any:
-    """The dtype that the operations of a formula are written in: a float if any of them gives floats of integers."""
+def computedType(roots: Iterable[Term], operands: dict[str, Any]) -> Any:
+    """The dtype that terms are written in: a float if any of their operations gives floats of integers."""
     kind = promoted(dtype for dtype in operands.values() if dtype.kind != "b")
     if kind is not None and kind.kind not in "iu":
         return kind
-    terms = [formulaOf(t) for t in walk(formula.term)]
-    results = numpyFrom(terms, tuple(operands)).plan(tuple(operands.values())).results
+    formulas = [formulaOf(t) for t in walk(*roots)]
+    results = numpyFrom(formulas, tuple(operands)).plan(tuple(operands.values())).results
     floats = promoted(dtype for dtype in results if isFloating(dtype))
     return floats or kind or np.dtype(np.float32)
 
