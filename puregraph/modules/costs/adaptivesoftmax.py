@@ -7,7 +7,6 @@ import numpy as np
 
 from puregraph.core import initial
 from puregraph.core.arguments import Count, Counts, Flag
-from puregraph.core.base.dtype import inferredType
 from puregraph.core.base.widen import widen
 from puregraph.core.errors import ArgumentError, need
 from puregraph.core.param import Param
@@ -40,6 +39,7 @@ class AdaptiveSoftmax(Cost):
     """
 
     indices = ("labels",)
+    needsFloats = True
 
     def __init__(
         self,
@@ -77,10 +77,6 @@ class AdaptiveSoftmax(Cost):
         need(len(x) == 2 and x[1] == self.W.shape[0], ("n", self.W.shape[0]), x)
         need(labels == x[:1], "a label for each sample", labels)
         return labels
-
-    def dataTypeFrom(self, x, labels, *others):
-        inferredType(self, (x, labels))
-        return x
 
     def updateData(self, x, labels, sampleWeight=None, W=None, b=None, D=None, U=None):
         index = checkedIndex(labels, self.classes)

@@ -6,7 +6,6 @@ import numpy as np
 
 from puregraph.core import initial
 from puregraph.core.arguments import Count, NotNegative
-from puregraph.core.base.dtype import inferredType
 from puregraph.core.base.widen import widen
 from puregraph.core.errors import need
 from puregraph.core.param import Param
@@ -30,6 +29,7 @@ class ArcFace(Cost):
     """
 
     indices = ("labels",)
+    needsFloats = True
 
     def __init__(
         self,
@@ -52,10 +52,6 @@ class ArcFace(Cost):
         need(len(x) == 2 and x[1] == self.W.shape[0], ("n", self.W.shape[0]), x)
         need(labels == x[:1], "a label for each sample", labels)
         return labels
-
-    def dataTypeFrom(self, x, labels, *others):
-        inferredType(self, (x, labels))
-        return x
 
     def updateData(self, x, labels, sampleWeight=None, W=None):
         z, index = widen(x), checkedIndex(labels, W.shape[1])

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from puregraph.autodiff.derivatives.ruletape import derivedGrad
 from puregraph.core.arguments import choice
-from puregraph.core.base.dtype import isFloating, needFloats
+from puregraph.core.base.dtype import inferredType, isFloating, needFloats
 from puregraph.core.base.widen import widen
 from puregraph.core.errors import need, show
 from puregraph.graph.module import Module
@@ -83,7 +83,10 @@ class Cost(Module):
         return terms.sum() if self.reduction == "sum" else terms.sum() / max(terms.size, 1)
 
     def dataTypeFrom(self, x, *others):
-        needFloats([("x", x)])
+        if self.needsFloats:
+            inferredType(self, (x, *others[:1]))
+        else:
+            needFloats([("x", x)])
         return x
 
     def flopsFrom(self, *shapes):

@@ -4,7 +4,6 @@ import numpy as np
 
 from puregraph.core import initial
 from puregraph.core.arguments import Count, Flag, Fraction, Whole
-from puregraph.core.base.dtype import inferredType
 from puregraph.core.base.widen import widen
 from puregraph.core.errors import need, show
 from puregraph.core.param import Param
@@ -67,10 +66,6 @@ class LinearCrossEntropy(CrossEntropy):
             need(self.weights.size == self.classes, f"{self.classes} weights, one for each class", self.weights.shape)
         needWeights(sampleWeight, x)
         return labels if self.reduction == "none" else ()
-
-    def dataTypeFrom(self, x, labels, *others):
-        inferredType(self, (x, labels))
-        return x
 
     def hiddenShapeFrom(self, x, labels, sampleWeight=None):
         return [labels, x, self.W.shape, (self.classes,)]

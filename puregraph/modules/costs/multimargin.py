@@ -5,7 +5,6 @@ from typing import Annotated
 import numpy as np
 
 from puregraph.core.arguments import Argument, Number, choice
-from puregraph.core.base.dtype import inferredType
 from puregraph.core.base.widen import widen
 from puregraph.core.errors import need, show
 from puregraph.core.tracer import arrayLike
@@ -47,10 +46,6 @@ class SVM(Cost):
         need(len(x) >= 2, "(n, classes, ...)", x)
         need(x[1] != 0, "at least one class", x)
         need(target == x[:1] + x[2:], f"labels of shape {show(x[:1] + x[2:])}", target, "a label for each position")
-        return x
-
-    def dataTypeFrom(self, x, target, *others):
-        inferredType(self, (x, target))
         return x
 
     def updateData(self, x, target, sampleWeight=None):
@@ -127,10 +122,6 @@ class MultiLabelMargin(Cost):
         need(len(x) == 2, "(n, classes)", x)
         super().termShape(x, target)
         return x[:1]
-
-    def dataTypeFrom(self, x, target, *others):
-        inferredType(self, (x, target))
-        return x
 
     def updateData(self, x, target, sampleWeight=None):
         z, index = widen(x), classIndex(target, x.shape[1], -1)

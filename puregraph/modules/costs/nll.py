@@ -3,7 +3,6 @@
 import numpy as np
 
 from puregraph.core.arguments import Whole
-from puregraph.core.base.dtype import inferredType
 from puregraph.core.base.widen import widen
 from puregraph.core.errors import need, show
 from puregraph.modules.costs.classrows import ofLabels
@@ -42,10 +41,6 @@ class NLL(Cost):
             need(x[1] == self.weights.size, f"{self.weights.size} classes, as many as weights", x)
         needWeights(sampleWeight, x)
         return labels if self.reduction == "none" else ()
-
-    def dataTypeFrom(self, x, labels, sampleWeight=None):
-        inferredType(self, (x, labels))
-        return x
 
     def updateData(self, x, labels, sampleWeight=None, weights=None):
         index = classIndex(labels, x.shape[1], self.ignoreIndex)

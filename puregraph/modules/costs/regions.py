@@ -5,7 +5,6 @@ from typing import Annotated
 import numpy as np
 
 from puregraph.core.arguments import NotNegative, choice
-from puregraph.core.base.dtype import inferredType
 from puregraph.core.base.widen import widen
 from puregraph.core.errors import need, show
 from puregraph.modules.costs.classrows import atLabels
@@ -116,10 +115,6 @@ class LovaszHinge(Cost):
         need(len(x) >= 2, "(n, ...) with several positions", x)
         super().termShape(x, target)
         return x[:1]
-
-    def dataTypeFrom(self, x, target, *others):
-        inferredType(self, (x, target))
-        return x
 
     def updateData(self, x, target, sampleWeight=None):
         z = widen(x)
