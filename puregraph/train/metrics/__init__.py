@@ -11,13 +11,12 @@ from puregraph.train.metrics.editdistance import CER, WER
 from puregraph.train.metrics.f1 import F1
 from puregraph.train.metrics.gatheredmetric import GatheredMetric
 from puregraph.train.metrics.logloss import LogLoss, Perplexity
-from puregraph.train.metrics.mae import MAE
 from puregraph.train.metrics.meanaverageprecision import MeanAveragePrecision
 from puregraph.train.metrics.metric import Metric
 from puregraph.train.metrics.precision import Precision
 from puregraph.train.metrics.rankingmetric import RankingMetric
 from puregraph.train.metrics.recall import Recall
-from puregraph.train.metrics.regression import MAPE, R2, RMSE, ExplainedVariance, Pearson, SquaredError
+from puregraph.train.metrics.regression import MAE, MAPE, R2, RMSE, ExplainedVariance, Pearson, SquaredError
 from puregraph.train.metrics.spearman import Spearman
 from puregraph.train.metrics.topk import TopK
 

@@ -71,8 +71,8 @@ class _CentralSums(Metric):
         raise NotImplementedError(f"{type(self).__name__} has no figure: write figure(self, e, t, x, ee, tt, xx, xt)")
 
 
-class _MeanSquare(Metric):
-    """The mean of (x - t)^2."""
+class _ElementMean(Metric):
+    """The mean of the errors of all elements."""
 
     better = "min"
     comparesValues = True
@@ -81,10 +81,24 @@ class _MeanSquare(Metric):
         self, prediction: np.ndarray, target: np.ndarray, weight: np.ndarray | None = None
     ) -> tuple[float, float]:
         x, t, weights = numbers(prediction, target, self, weight)
-        return total((x - t) ** 2, weights), size(t, weights)
+        return total(self.errors(x, t), weights), size(t, weights)
+
+    def errors(self, x: np.ndarray, t: np.ndarray) -> np.ndarray:
+        """Return the error of each element; by default (x - t)^2."""
+        return (x - t) ** 2
 
 
-class SquaredError(_MeanSquare):
+class MAE(_ElementMean):
+    """The mean of |x - t| over all elements.
+
+    Raises    DataError if predictions and targets differ in shape: nothing is broadcast
+    """
+
+    def errors(self, x: np.ndarray, t: np.ndarray) -> np.ndarray:
+        return np.abs(x - t)
+
+
+class SquaredError(_ElementMean):
     """The mean of (x - t)^2 over all elements.
 
     Raises    DataError if predictions and targets differ in shape: nothing is broadcast
@@ -96,7 +110,7 @@ class SquaredError(_MeanSquare):
     """
 
 
-class RMSE(_MeanSquare):
+class RMSE(_ElementMean):
     """The root of the mean of (x - t)^2 over all elements, in the unit of the targets.
 
     Raises    DataError if predictions and targets differ in shape: nothing is broadcast
@@ -162,7 +176,7 @@ class Pearson(_CentralSums):
         return xt / np.sqrt(xx or np.nan) / np.sqrt(tt or np.nan)
 
 
-class MAPE(Metric):
+class MAPE(_ElementMean):
     """The mean of |x - t| / |t| over all elements: the mean relative error; a target of 0 counts as the least float.
 
     Raises    DataError if predictions and targets differ in shape: nothing is broadcast
@@ -173,12 +187,5 @@ class MAPE(Metric):
     0.5
     """
 
-    better = "min"
-    comparesValues = True
-
-    def share(
-        self, prediction: np.ndarray, target: np.ndarray, weight: np.ndarray | None = None
-    ) -> tuple[float, float]:
-        x, t, weights = numbers(prediction, target, self, weight)
-        relative = np.abs(x - t) / np.maximum(np.abs(t), np.finfo(np.float64).eps)
-        return total(relative, weights), size(t, weights)
+    def errors(self, x: np.ndarray, t: np.ndarray) -> np.ndarray:
+        return np.abs(x - t) / np.maximum(np.abs(t), np.finfo(np.float64).eps)
