@@ -5,7 +5,7 @@ import pytest
 from launches import misplaced, needsEmulator, runAll
 
 from puregraph.core.param import Param
-from puregraph.ops.cuda.nests.optimizerstep import launches, scalarUpdate
+from puregraph.ops.cuda.nests.optimizerstep import launches
 from puregraph.ops.formula import Formula
 from puregraph.optimizers import SGD, Adam, AdamW, MomentumSGD, Slot
 
@@ -95,15 +95,3 @@ def test_arrays_that_do_not_lie_alike_are_left_to_others(rng):
     for param, grad in ((x, x.T.copy().T), (x[:, ::2], x[:, ::2]), (x, x.astype("i4")), (x, x[:2])):
         assert launches(formulas, [{"param": param, "grad": grad}], [{}]) is NotImplemented
     assert launches(formulas, [{"param": x[:0], "grad": x[:0]}], [{}]) == []
-
-
-def test_numbers_are_reckoned_on_the_gpu():
-    numbers = {"step": np.array(7), "bias": np.array(0, "f4"), "beta": np.array(0.9), "rate": np.array(0.5, "f4")}
-    formulas = {"step": Formula("step + 1"), "bias": Formula("1 - beta ** (step + 1)"), "rate": Formula("rate / 2")}
-    skip = np.array(True)
-    runAll([scalarUpdate(formulas, numbers, skip)])
-    assert numbers["step"] == 7 and numbers["rate"] == 0.5
-    skip[...] = False
-    runAll([scalarUpdate(formulas, numbers, skip)])
-    assert numbers["step"] == 8 and numbers["rate"] == 0.25
-    assert numbers["bias"] == pytest.approx(1 - 0.9**8, rel=1e-7)

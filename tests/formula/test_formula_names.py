@@ -15,7 +15,6 @@ from puregraph.graph.pointwise import Pointwise
 from puregraph.graph.sequential import Sequential
 from puregraph.ops.cuda.nests.launches import launches
 from puregraph.ops.cuda.nests.optimizerstep import launches as updates
-from puregraph.ops.cuda.nests.optimizerstep import scalarUpdate
 from puregraph.ops.cuda.runtime.launch import Launch
 from puregraph.ops.formula import Formula
 from puregraph.ops.formula.cwords import CPP, CUDA, asVariable
@@ -144,9 +143,6 @@ def test_any_name_serves_in_an_update_on_a_gpu(names):
     runAll(updates(formulas, [{first: x, second: y}], [{others[0]: factor}]))
     np.testing.assert_allclose(x, wanted[0], 1e-6, 1e-6)
     np.testing.assert_array_equal(y, wanted[1])
-    numbers = {name: np.array(2.0) for name in names}
-    runAll([scalarUpdate({first: Formula(" + ".join(names))}, numbers, np.array(False))])
-    assert numbers[first] == 2 * len(names)
 
 
 CONSTANT = ["x ** 0 + y", "y + where(1 > 0, y, x)", "x ** 0 * y", "0 * x + y", "x - x + y", "(x > 0) * 0 + y"]

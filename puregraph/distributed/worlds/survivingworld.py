@@ -7,16 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from puregraph.core.errors import PuregraphError
 from puregraph.distributed.collectives.exchangethread import EXCHANGING
 from puregraph.distributed.worlds.mpiworld import MpiWorld
 from puregraph.distributed.worlds.world import Result
 
 ENABLED = "OMPI_MCA_mpi_ft_enable"  # set by `mpiexec --with-ft ulfm`
-
-
-class LostProcessError(PuregraphError):
-    """A process is lost with data that no other process has."""
 
 
 class SurvivingWorld(MpiWorld):

@@ -86,9 +86,6 @@ def TransformerDecoder(layers, size, heads, *, norm=None, name=None, **options):
     return stack(TransformerDecoderLayer, layers, size, heads, norm, name, options)
 
 
-ENCODER = {"mask": "sourceMask", "lengths": "sourceLengths"}  # options of a decoder, and of the encoder before it
-
-
 @blockNamed
 @takes(encoderLayers=Count, decoderLayers=Count, sourceMasked=Flag, sourceLengths=Flag, **DECODING)
 def Transformer(

@@ -183,36 +183,3 @@ extern "C" __global__ void __launch_bounds__({threads})
   for (int64 i = even + threadIdx.x; i < to; i += {threads}) rule({single});
 }}
 """
-
-
-def scalarUpdate(formulas: Mapping[str, Formula], scalars: Arrays, skip: Any = None) -> Launch:
-    """Update arrays of one element each by the formulas, all from the old values, in float64: the count of steps, and
-    what an update reads that depends on it.
-
-    `scalars` has every name in the formulas; with `skip`, an array of one element, nothing changes if that is not 0.
-    """
-    formulas, scalars = inVariables(formulas), mangled(scalars)
-    reads = dict.fromkeys(name for formula in formulas.values() for name in formula.names)
-    names = list(dict.fromkeys([*reads, *formulas]))
-    parameters = [f"{stored(scalars[name].dtype)}* {name}Memory" for name in names]
-    parameters += [] if skip is None else [f"const {stored(skip.dtype)}* skip"]
-    text = RECKON.format(
-        before=preambleFrom(list(formulas.values()), "double"),
-        parameters=", ".join(parameters),
-        leave="" if skip is None else "if (load(skip, 0) != 0) return;",
-        loads=" ".join(f"double {name} = load({name}Memory, 0);" for name in names),
-        body=cudaFrom(list(formulas.values()), list(formulas), "double"),
-        stores=" ".join(f"store({name}Memory, 0, {name});" for name in formulas),
-    )
-    whats = [scalars[name] for name in names] + ([] if skip is None else [skip])
-    return Launch("update", text, "computeScalars", tuple([("pointer", what) for what in whats]), (1, 1, 1), (1, 1, 1))
-
-
-RECKON = """{before}
-extern "C" __global__ void computeScalars({parameters}) {{
-  {leave}
-  {loads}
-  {body}
-  {stores}
-}}
-"""
