@@ -14,7 +14,7 @@ from puregraph.ops.gather.native import inRange
 from puregraph.ops.native.llvm import jit
 from puregraph.ops.native.llvm.instructions import SIZES, IRType, IRValue
 from puregraph.ops.native.llvm.irbuilder import IRBuilder
-from puregraph.ops.native.llvm.kernelcall import EpilogueSpec, KernelCall
+from puregraph.ops.native.llvm.kernelcall import EpilogueSpec, KernelCall, madeFor
 
 if TYPE_CHECKING:
     from puregraph.core.protocols import Strided
@@ -37,18 +37,21 @@ def scatterAddFused(
     real: str = "f32",
 ) -> list[KernelCall]:
     """epilogue(row, the sum of grad[i] for all i < count with index[i] = row, in order) for every row of a table."""
-    lanes = jit.lanes(SIZES[real])
-    wide = -(-width // TASK_COLUMNS)
-    columns = -(-width // (wide * lanes)) * lanes
-    most = SCRATCH_ELEMENTS // columns
-    part = max(1, min(-(-rows // MIN_TASKS), SCRATCH_ELEMENTS if count < most else most))
+    lanes, name = jit.lanes(SIZES[real]), sized("scatterAdd {}x{}", count, width)
     slots = {"grad": grad, "gradRow": gradRow, "index": index, "indexStep": indexStep, "count": count}
     slots |= {"rows": rows, "width": width, "fault": fault, **epilogue.slots}
-    fixedWidth = width if wide == 1 else None
-    sizes = part, min(part, count) + 1, columns, wide, fixedWidth
-    write = partial(writeScatterFused, *sizes, epilogue=epilogue, real=real)
-    name, key = sized("scatterAdd {}x{}", count, width), f"{real} {lanes} {epilogue.key}"
-    return [KernelCall(name, key, write, slots, -(-rows // part) * wide)]
+
+    def make(count: int, rows: int, width: int) -> KernelCall:
+        wide = -(-width // TASK_COLUMNS)
+        columns = -(-width // (wide * lanes)) * lanes
+        most = SCRATCH_ELEMENTS // columns
+        part = max(1, min(-(-rows // MIN_TASKS), SCRATCH_ELEMENTS if count < most else most))
+        distinct = min(part, 1 << max(count - 1, 0).bit_length())  # few numbers of indices need a kernel of their own
+        sizes = part, distinct + 1, columns, wide, width if wide == 1 else None
+        write = partial(writeScatterFused, *sizes, epilogue=epilogue, real=real)
+        return KernelCall(name, f"{real} {lanes} {epilogue.key}", write, slots, -(-rows // part) * wide)
+
+    return [madeFor(make, count, rows, width)]
 
 
 def writeScatterFused(
