@@ -50,6 +50,10 @@ class OpenSteps:
             return None
         return self.opened(program, shapes)
 
+    def refuse(self) -> None:
+        """Make no more programs of these steps: a kernel has a size where it cannot be exchanged."""
+        self.steps, self.failures = [], MAX_FAILURES
+
     def opened(self, program: Program, shapes: tuple[Shape, ...]) -> Schedule | None:
         """The schedule of a new open step."""
         self.varying |= {(i, a) for i, a, size, before in sizesBeside(shapes, self.first) if size != before}

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from puregraph.compile import verify
 from puregraph.compile.backend import GPU, NATIVE, NUMPY, backendFor
 from puregraph.compile.conform import adaptIntegers, conformed, followFloats
 from puregraph.compile.eager import eagerStep, inMode, runAfterFailure, trialRun
@@ -35,6 +34,7 @@ from puregraph.core.errors import PuregraphError, ShapeError, addLocation, show
 from puregraph.core.hooks import HOOKS
 from puregraph.core.late import Late
 from puregraph.core.machinememory import largeFault
+from puregraph.core.opensize import ClosedStepError
 from puregraph.graph import Graph
 
 if TYPE_CHECKING:
@@ -127,6 +127,7 @@ class Program:
         self.fastPath: Callable[[Sequence[Any], bool], Any] | None = None
         self.partitioned: Any = None
         self.why, self.untried = "", False
+        isRefused = False
         held: list[Any] = []
         unread: set[int] = set()
         reads: list[Any] = []
@@ -142,6 +143,10 @@ class Program:
                 plan = self.backend.plan(schedule, self.budget) if opened is None else self.backend.planOf(opened)
                 self.results = StepResults(schedule, self.request)
                 self.buildExecutable(plan)
+            except ClosedStepError:
+                if not self.isOpened:
+                    raise
+                isRefused = True
             except NotCompiledError as error:
                 self.executable = None
                 self.why, self.untried = str(error), type(error) is UntriedError
@@ -159,6 +164,10 @@ class Program:
                 warnOnce(self.graph, f"{self!r} cannot be compiled, its graph runs instead: {self.why}; {REPORT}")
             anyMode = self.train is not None
             self.current = Validity(self.graph, self.steps, held, self.optimizer, anyMode, unread, reads)
+        if isRefused:
+            self.openSteps.refuse()
+            self.openSteps = None
+            self.build(dtypes)
 
     def refuseLarge(self) -> None:
         """Raise ShapeError naming the nodes whose outputs are larger than the memory of this machine, if any."""
@@ -197,7 +206,7 @@ class Program:
     @property
     def mayBeOpen(self) -> bool:
         """True if this program may be made from a step with open sizes."""
-        isPlain = self.budget is None and self.request.trial is None and not verify.isOn()
+        isPlain = self.budget is None and self.request.trial is None
         return self.openSteps is not None and self.backend is NATIVE and isPlain
 
     def schedule(self, **changed: Any) -> Schedule:

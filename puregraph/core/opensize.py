@@ -103,7 +103,7 @@ class SizeTape:
     """The expressions of some symbols, and the questions that were answered for the numbers `hints`.
 
     `numbers` are the symbols, the constants and the results of expressions, for the hints; `lines` compute those after
-    the symbols for others. `close` ends the recording: from then on its sizes are plain numbers.
+    the symbols for others. `close` ends the recording.
     """
 
     def __init__(self, hints: Sequence[int]):
@@ -116,6 +116,7 @@ class SizeTape:
 
     def added(self, number: Any, rule: Callable[..., Any], operands: tuple[int, ...] = ()) -> int:
         """The index of a new number, which `rule` computes from others."""
+        self.checkOpen()
         self.numbers.append(number)
         self.lines.append((rule, operands))
         return len(self.numbers) - 1
@@ -123,6 +124,8 @@ class SizeTape:
     def indexOf(self, operand: Any) -> int:
         """The index of a size or a constant."""
         if type(operand) is OpenSize:
+            if operand.tape is not self:
+                raise ClosedStepError("a rule calculates with sizes of another rule")
             return operand.index
         key = type(operand), repr(operand)  # 0.0 and -0.0 are equal, but not the same
         if key not in self.known:
@@ -131,15 +134,12 @@ class SizeTape:
 
     def calculated(self, name: str, *operands: Any) -> Any:
         """The result of a calculation."""
-        rule, numbers = CALCULATIONS[name], list(map(numberOf, operands))
-        if not self.isOpen:
-            return rule(*numbers)
         if name in COMMUTATIVE and type(operands[0]) is not OpenSize:
             operands = operands[::-1]
-        indices = tuple(map(self.indexOf, operands))
+        rule, indices = CALCULATIONS[name], tuple(map(self.indexOf, operands))
         key = name, *indices
         if key not in self.known:
-            number = rule(*numbers)
+            number = rule(*map(numberOf, operands))
             self.known[key] = OpenSize(self, self.added(number, rule, indices), number)
         return self.known[key]
 
@@ -147,11 +147,11 @@ class SizeTape:
         """The answer to a question, for the hints."""
         rule = QUESTIONS[name]
         answer = bool(rule(numberOf(left), numberOf(right)))
-        if self.isOpen:
-            question = Question(rule, self.indexOf(left), self.indexOf(right), answer)
-            if question not in self.known:
-                self.known[question] = None
-                self.questions.append(question)
+        question = Question(rule, self.indexOf(left), self.indexOf(right), answer)
+        if question not in self.known:
+            self.checkOpen()
+            self.known[question] = None
+            self.questions.append(question)
         return answer
 
     def pinned(self, size: OpenSize) -> Any:
@@ -161,8 +161,6 @@ class SizeTape:
 
     def decided(self, rule: Callable[..., Any], arguments: tuple, isFixed: bool) -> Any:
         """The result of a function; its numbers are sizes unless it `isFixed`."""
-        if not self.isOpen:
-            return rule(*numbered(arguments))
         key = rule, arguments, *[repr(a) for a in arguments if type(a) is float]
         if key not in self.known:
             decision = Decision(rule, arguments, isFixed)
@@ -179,10 +177,14 @@ class SizeTape:
             return rebuilt(result, list(map(self.opened, result, parts)))
         return result
 
+    def checkOpen(self) -> None:
+        """Raise ClosedStepError if the recording has ended: what is new now holds for the hints alone."""
+        if not self.isOpen:
+            raise ClosedStepError("what follows from a size was asked after its step was made")
+
     def close(self) -> None:
-        """End the recording."""
+        """End the recording: what is known by then is answered on, and nothing new."""
         self.isOpen = False
-        self.known.clear()
 
     def __call__(self, symbols: Sequence[int]) -> list[Any] | None:
         """All numbers for these symbols; None if the step does not hold for them."""
@@ -293,6 +295,11 @@ def numberOf(size: Any) -> Any:
     return size.number if type(size) is OpenSize else size
 
 
+def numberIn(size: Any, numbers: Sequence[Any]) -> Any:
+    """The number of a size among those of its tape; anything else as it is."""
+    return numbers[size.index] if type(size) is OpenSize else size
+
+
 def sizesIn(argument: Any) -> list[OpenSize]:
     """The open sizes in tuples of tuples."""
     if type(argument) is OpenSize:
@@ -312,6 +319,23 @@ def numbered(argument: Any, number: Callable[[OpenSize], Any] = numberOf) -> Any
     if isinstance(argument, tuple) and isOpen(argument):
         return rebuilt(argument, [numbered(part, number) for part in argument])
     return argument
+
+
+def isSameShape(shape: tuple, other: tuple) -> bool:
+    """True if two shapes are equal; asks of no size unless they have one rank, as == of tuples does."""
+    return len(shape) == len(other) and shape == other
+
+
+def isWrittenAlike(shape: tuple, other: tuple) -> bool:
+    """True if two shapes are equal for all sizes that they may have; asks of none."""
+    return len(shape) == len(other) and all(map(isOneSize, shape, other))
+
+
+def isOneSize(size: Any, other: Any) -> bool:
+    """True if two sizes are one number or one expression."""
+    if type(size) is OpenSize or type(other) is OpenSize:
+        return type(size) is type(other) and size.tape is other.tape and size.index == other.index
+    return bool(size == other)
 
 
 def rebuilt(tuples: tuple, parts: list[Any]) -> Any:

@@ -15,7 +15,18 @@ from puregraph.compile import Programs
 from puregraph.compile.memory.arena import BufferOrder, arranged, inUse
 from puregraph.compile.memory.planner import Buffer
 from puregraph.compile.opensteps import OpenSteps
-from puregraph.core.opensize import OpenSize, SizeTape, decided, largest, sized, smallest, unchanging
+from puregraph.core.opensize import (
+    ClosedStepError,
+    OpenSize,
+    SizeTape,
+    decided,
+    largest,
+    numberIn,
+    sized,
+    smallest,
+    unchanging,
+)
+from puregraph.core.variants import Variants
 from puregraph.ops.ir.value import Value
 from puregraph.ops.ir.views import ArrayView, viewed
 
@@ -173,6 +184,46 @@ def test_many_sizes_take_the_memory_of_the_largest(monkeypatch):
     assert len(kept) < 100 and len({id(program.workspace.array) for program in kept}) == 1
 
 
+def looked(sizes):
+    """The table of an embedding after a step with each number of rows."""
+    pg.seed(0)
+    net, rng = pg.Sequential(pg.Embedder(400, 6), pg.Linear(6, 3)), np.random.default_rng(0)
+    trainer = pg.Trainer(net, pg.CrossEntropy(), pg.SGD(0.1), shuffle=False, progress=None)
+    for n in sizes:
+        trainer.train([(rng.permutation(400)[:n], rng.integers(0, 3, n))])
+    return np.array(net["embedder"].W.data)
+
+
+def test_a_kernel_has_scratch_memory_for_the_indices_of_its_program(counts):
+    sizes = [24, 31, 390, 5, 17, 200]
+    result = looked(sizes)
+    with closed():
+        wanted = looked(sizes)
+    np.testing.assert_array_equal(result, wanted)
+    assert counts["open"] >= 4
+
+
+@pytest.mark.parametrize("make", [mlp, convolutions, normalised], ids=lambda make: make.__name__)
+def test_one_step_serves_nearly_all_sizes(make, counts):
+    (net, shape, _), rng = make(), np.random.default_rng(0)
+    programs = Programs(net.evalMode())
+    for n in [33, *range(2, 60), 64, 100, 101, 128, 200, 256, 331, 1]:
+        programs.get([rng.standard_normal((n, *shape), np.float32)], isAlways=True)
+    (steps,) = programs.openSteps.values()
+    assert len(steps.steps) <= 3 and counts["own"] <= 2, counts
+
+
+def test_open_programs_verify_themselves(monkeypatch, counts):
+    monkeypatch.setenv("PUREGRAPH_VERIFY", "1")
+    programs, rng = Programs(convolutions()[0].evalMode()), np.random.default_rng(0)
+    for n in (20, 31, 44):
+        x = rng.standard_normal((n, 3, 10, 10), np.float32)
+        program = programs.get([x])
+        program.run(x)
+    assert counts["open"] == 2
+    assert all(step.kind.isNative or step.kind.isView for step in program.executable.schedule.calls)
+
+
 # Sizes ----------------------------------------------------------------------------------------------------------------
 
 
@@ -230,6 +281,48 @@ def test_texts_keep_their_sizes():
     text = sized("product {}x{}", tape.symbols[0], 3)
     tape.close()
     assert text == "product 10x3" and not tape.questions and text.sizes == (tape.symbols[0], 3)
+
+
+def test_a_closed_tape_answers_what_was_asked_before_and_nothing_new():
+    tape = SizeTape([10])
+    (n,) = tape.symbols
+    assert n * 2 > 5
+    tape.close()
+    assert n * 2 > 5
+    for ask in (lambda: n > 7, lambda: n + 3, lambda: f"{n}", lambda: decided(lambda n: n)(n)):
+        with pytest.raises(ClosedStepError):
+            ask()
+
+
+def test_two_tapes_do_not_mix():
+    (n,), (m,) = SizeTape([10]).symbols, SizeTape([20]).symbols
+    for ask in (lambda: n + m, lambda: n < m, lambda: n == m):
+        with pytest.raises(ClosedStepError):
+            ask()
+
+
+def test_a_rule_with_variants_asks_nothing_of_its_step():
+    traced = []
+
+    def rule(n, k):
+        traced.append(n)
+        return ["few", n] if n < 4 else ["many", n * k, n + 1]
+
+    tape = SizeTape([10])
+    variants = Variants(rule, (tape.symbols[0] * 2, 3))
+    for n in (10, 20, 1, 8, 1, 9):
+        variant, numbers = variants([2 * n])
+        result = [numberIn(part, numbers) for part in variant.result]
+        assert result == (["few", 2] if n == 1 else ["many", 6 * n, 2 * n + 1])
+    assert len(traced) == 2 and not tape.questions
+
+
+def test_a_rule_keeps_few_variants():
+    (n,) = SizeTape([10]).symbols
+    variants = Variants(lambda n: [0] * n, (n,))
+    for size in range(1, 50):
+        assert len(variants([size])[0].result) == size
+    assert len(variants.kept) == 16
 
 
 # Views ----------------------------------------------------------------------------------------------------------------

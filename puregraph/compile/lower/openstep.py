@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from puregraph.compile import verify
 from puregraph.compile.lower.lowering import NativeCall
-from puregraph.core.opensize import OpenScalar, OpenSize, SizedText, SizeTape, isOpen, numbered
+from puregraph.core.opensize import OpenScalar, OpenSize, SizedText, SizeTape, isOpen
 from puregraph.ops.ir.bounds import Bounds
 from puregraph.ops.ir.value import Call, Offset, Value
 from puregraph.ops.native.llvm.kernelcall import KernelCall
@@ -131,30 +132,38 @@ class Exchange:
 
     def native(self, old: NativeCall) -> NativeCall:
         """The kernel calls of a step."""
-        works, checks = [self.work(work) for work in old.works], tuple([self.bounds(check) for check in old.checks])
+        works = [work for call in old.works for work in self.works(call, self.size)]
+        checks = tuple([self.bounds(check) for check in old.checks])
         name = "; ".join(dict.fromkeys(work.name for work in works))
-        return NativeCall(name, works, old.calls, old.results, old.over, checks, old.inlined, old.faults)
+        calls, inlined = old.calls, old.inlined
+        if verify.isOn():  # it computes them again
+            calls, inlined = list(map(self.call, calls)), list(map(self.call, inlined))
+        return NativeCall(name, works, calls, old.results, old.over, checks, inlined, old.faults)
 
-    def work(self, old: KernelCall) -> KernelCall:
+    def works(self, old: KernelCall, number: Callable[[Any], Any]) -> list[KernelCall]:
+        """The kernel calls that a call stands for; `number` gives the number of an open size."""
+        if old.again is None:
+            return [self.work(old, number)]
+        calls, numberIn = old.again.resolved(number)
+        return [work for call in calls for work in self.works(call, numberIn)]
+
+    def work(self, old: KernelCall, number: Callable[[Any], Any]) -> KernelCall:
         """A kernel call."""
-        if old.again is not None:
-            make, sizes = old.again
-            old = make(*numbered(sizes, self.size))
-        numbers, values, slots = self.numbers, self.values, {}
+        values, slots = self.values, {}
         for name, what in old.slots.items():
             kind = type(what)
             if kind is OpenSize:
-                slots[name] = numbers[what.index]
+                slots[name] = number(what)
             elif kind is Value:
                 slots[name] = values.get(what.number) or self.value(what)
             elif kind is Offset:
-                slots[name] = Offset(self.value(what.value), self.size(what.bytes))
+                slots[name] = Offset(self.value(what.value), number(what.bytes))
             else:
                 slots[name] = what
         title = old.name
         if type(title) is SizedText:
-            title = title.template.format(*self.sizes(title.sizes))
-        return KernelCall(title, old.key, old.write, slots, self.size(old.tasks), old.halves)
+            title = title.template.format(*map(number, title.sizes))
+        return KernelCall(title, old.key, old.write, slots, number(old.tasks), old.halves)
 
     def bounds(self, old: Bounds) -> Bounds:
         """The bounds of an input."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from puregraph.core.opensize import largest
 from puregraph.ops.convolution.channels import channelTiling, toChannelsLast
 from puregraph.ops.convolution.native import convolution
 from puregraph.ops.convolution.native.geometry import geometry
@@ -99,5 +100,5 @@ def lowerConvolveWeight(call: Call, workspace: LoweringWorkspace) -> list[Kernel
     if g.halves and g.isPointwise and g.groups == 1 and worthRounding(*sizes):  # a product over all pixels
         steps, to, lanes = ((1, gradPixel), (xPixel, 1)), EpilogueSpec(dW, g.c), jit.lanes(4)
         return [*before, *gemm(gradAt, xAt, to, *sizes, *steps, lanes=lanes, workspace=workspace, halves=True)]
-    temporary = workspace(max(1, convolution.weightWorkspace(g)), dW.dtype)
+    temporary = workspace(largest(1, convolution.weightWorkspace(g)), dW.dtype)
     return [*before, *convolution.weightGradient(gradAt, xAt, dW, temporary, g, gradPixel, xPixel)]

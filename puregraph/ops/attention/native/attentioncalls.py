@@ -27,7 +27,7 @@ from puregraph.ops.attention.native.attentionoperands import (
 from puregraph.ops.attention.native.attentionquery import AttentionQuery, takesWidth
 from puregraph.ops.native.llvm.instructions import SIZES
 from puregraph.ops.native.llvm.irbuilder import IRBuilder
-from puregraph.ops.native.llvm.kernelcall import KernelCall
+from puregraph.ops.native.llvm.kernelcall import KernelCall, variedFor
 from puregraph.ops.product.native.broadcastfma import BroadcastTile, tileFor
 
 if TYPE_CHECKING:
@@ -56,17 +56,22 @@ def attend(
     Queries that fit into one vector are not padded to two; the bits are the same. A single one, such as the last token
     of a text, is vectorised along its width, unless there is a mask; sums have another order.
     """
-    tile = tileFor(1, real)
-    if sizes.queries > tile.columns:
-        tile = tileFor(2, real)
-    blocks = -(-sizes.queries // tile.columns)
-    slots = slotsOf(sizes, {"q": q, "k": k, "v": v, "y": y}, mask) | {"lse": lse, "blocks": blocks} | reach.slots
-    plan = AttentionSpec(tile, sizes.width, sizes.out, causal, scale, blockOf(tile, KEYS), formOf(mask), reach.form)
+    form, operands = formOf(mask), slotsOf(sizes, {"q": q, "k": k, "v": v, "y": y}, mask)
+
+    def calls(samples: int, queries: int) -> list[KernelCall]:
+        tile = tileFor(1, real)
+        if queries > tile.columns:
+            tile = tileFor(2, real)
+        blocks = -(-queries // tile.columns)
+        plan = AttentionSpec(tile, sizes.width, sizes.out, causal, scale, blockOf(tile, KEYS), form, reach.form)
+        isAlone = queries == 1 and mask is None and takesWidth(sizes.width, tile.lanes)
+        isAlone = isAlone and takesWidth(sizes.out, tile.lanes)
+        key, write = (f"one query {plan!r}", plan.alone) if isAlone else (repr(plan), plan.forward)
+        slots = operands | {"lse": lse, "blocks": blocks} | reach.slots
+        return [KernelCall(name, key, write, slots, samples * sizes.heads * blocks)]
+
     name = sized("attend {}x{}x{}x{}x{}", sizes.samples, sizes.heads, sizes.queries, sizes.keys, sizes.width)
-    isAlone = sizes.queries == 1 and mask is None and takesWidth(sizes.width, tile.lanes)
-    isAlone = isAlone and takesWidth(sizes.out, tile.lanes)
-    key, write = (f"one query {plan!r}", plan.alone) if isAlone else (repr(plan), plan.forward)
-    return [KernelCall(name, key, write, slots, sizes.samples * sizes.heads * blocks)]
+    return variedFor(calls, sizes.samples, sizes.queries)
 
 
 def attendGrad(

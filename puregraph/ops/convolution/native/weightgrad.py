@@ -20,7 +20,7 @@ from puregraph.ops.convolution.native.weightgradtiles import OneTapTiles, TapRow
 from puregraph.ops.native.llvm import jit
 from puregraph.ops.native.llvm.instructions import SIZES
 from puregraph.ops.native.llvm.irbuilder import IRBuilder
-from puregraph.ops.native.llvm.kernelcall import KernelCall, madeFor
+from puregraph.ops.native.llvm.kernelcall import KernelCall, madeFor, variedFor
 
 if TYPE_CHECKING:
     from puregraph.core.protocols import Strided
@@ -39,6 +39,7 @@ def partsOf(g: Geometry) -> int:
     return specOf(g).plan().parts
 
 
+@decided
 def weightWorkspace(g: Geometry) -> int:
     """Elements of workspace for the partial sums of the gradient."""
     parts = partsOf(g)
@@ -55,9 +56,20 @@ def weightGradient(
     xPixel: int | None = None,
 ) -> list[KernelCall]:
     """dW (o, c / groups, *size) from grad (n, *count, o) and x (n, *spatial, c), with strides of pixels."""
-    of, parts = specOf(g), partsOf(g)
     gradPixel, xPixel = gradPixel or g.o, xPixel or g.c
-    isSplit = parts > 1
+
+    def calls(g: Geometry) -> list[KernelCall]:
+        parts = partsOf(g)
+        if parts == 1:
+            return [weightSums(grad, x, dW, g, False, gradPixel, xPixel)]
+        ending = addParts(f"sum dW {g.text}", workspace, dW, g.o * (g.c // g.groups) * g.taps, parts, g.real)
+        return [weightSums(grad, x, workspace, g, True, gradPixel, xPixel), ending]
+
+    return variedFor(calls, g)
+
+
+def weightSums(grad: Value, x: Value, to: Value, g: Geometry, isSplit: bool, gradPixel: int, xPixel: int) -> KernelCall:
+    """The sums of a weight gradient; split, partial sums of some samples each."""
 
     def make(of: WeightGradSpec) -> KernelCall:
         plan = of.plan()
@@ -69,15 +81,11 @@ def weightGradient(
         def write(code: IRBuilder) -> None:
             (TapRowTiles if of.isFew else OneTapTiles)(code, of, plan, gradPixel, xPixel).write()
 
-        slots: dict[str, Any] = {"g": grad, "x": x, "to": workspace if isSplit else dW}
+        slots: dict[str, Any] = {"g": grad, "x": x, "to": to}
         slots |= {"planes": of.planes, "strips": plan.strips(of), "parts": plan.parts}
         return KernelCall(f"conv dW {g.text}", key, write, slots, tasks)
 
-    calls = [madeFor(make, of)]
-    if isSplit:
-        size = g.o * (g.c // g.groups) * g.taps
-        calls.append(addParts(f"sum dW {g.text}", workspace, dW, size, parts, g.real))
-    return calls
+    return madeFor(make, specOf(g))
 
 
 def addParts(name: str, workspace: Strided, to: Any, size: int, parts: int, real: str = "f32") -> KernelCall:

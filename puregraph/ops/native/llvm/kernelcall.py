@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from puregraph.core.opensize import isOpen, numbered, unchanging
+from puregraph.core.opensize import isOpen, numbered, numberOf, unchanging
+from puregraph.core.variants import Variants
 from puregraph.ops.native.llvm.irbuilder import IRBuilder
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ class KernelCall(NamedTuple):
     `slots`  the value of each slot: an array (or its placeholder until addresses are known), or an integer
     `tasks`  number of tasks; any thread may run any of them, and no two write to the same address
     `halves` True if factors are rounded to bfloat16
-    `again`  for open sizes: (the function that makes the call, its arguments), see `madeFor`
+    `again`  for open sizes: how the calls for numbers are made, see `madeFor` and `variedFor`
     """
 
     name: str
@@ -33,7 +34,7 @@ class KernelCall(NamedTuple):
     slots: dict[str, Any]
     tasks: int
     halves: bool = False
-    again: tuple[Callable[..., Any], tuple] | None = None
+    again: MadeFor | Variants | None = None
 
     @property
     def by(self) -> str:
@@ -41,19 +42,42 @@ class KernelCall(NamedTuple):
         return getattr(self.write, "func", self.write).__module__.rpartition(".")[2]
 
 
-def madeFor(make: Callable[..., KernelCall], *sizes: Any) -> KernelCall:
-    """make(*sizes), where the code itself depends on the sizes: for others it is made again.
+class MadeFor(NamedTuple):
+    """A call that a function of sizes makes."""
 
-    `make` depends on nothing else that changes, and the number of kernel calls does not depend on the sizes.
+    make: Callable[..., KernelCall]
+    sizes: tuple
+
+    def resolved(self, number: Callable[[Any], Any]) -> tuple[list[KernelCall], Callable[[Any], Any]]:
+        """The call for the numbers that a function gives for the sizes, and that function."""
+        return [self.make(*numbered(self.sizes, number))], number
+
+
+def madeFor(make: Callable[..., KernelCall], *sizes: Any) -> KernelCall:
+    """make(*sizes), where a search among sizes decides the code: it is made again for others.
+
+    `make` depends on nothing else that changes.
     """
     if not isOpen(sizes):
         return make(*sizes)
-    return make(*numbered(sizes))._replace(again=(make, sizes))
+    return make(*numbered(sizes))._replace(again=MadeFor(make, sizes))
+
+
+def variedFor(make: Callable[..., list[KernelCall]], *sizes: Any) -> list[KernelCall]:
+    """make(*sizes), where a few comparisons of sizes decide which calls there are, see `Variants`.
+
+    For open sizes it is one call that stands for all of them.
+    """
+    if not isOpen(sizes):
+        return make(*sizes)
+    variants = Variants(make, sizes)
+    calls, _ = variants.resolved(numberOf)
+    return [KernelCall(calls[0].name, calls[0].key, calls[0].write, {}, 0, again=variants)] if calls else []
 
 
 def settled(call: KernelCall) -> KernelCall:
     """A call that is made once for all sizes: a step holds for those that would make the same."""
-    if call.again is None:
+    if type(call.again) is not MadeFor:
         return call
     make, sizes = call.again
     unchanging(lambda *sizes: outlineOf(make(*sizes)))(*sizes)

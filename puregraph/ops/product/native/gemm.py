@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from puregraph.core.opensize import sized, unchanging
+from puregraph.core.opensize import numbered, sized
 from puregraph.ops.native.llvm.instructions import IRPointer, IRValue
 from puregraph.ops.native.llvm.irbuilder import IRBuilder
-from puregraph.ops.native.llvm.kernelcall import COMPILED, EpilogueSpec, KernelCall, madeFor
+from puregraph.ops.native.llvm.kernelcall import COMPILED, EpilogueSpec, KernelCall, madeFor, variedFor
 from puregraph.ops.native.llvm.registertranspose import transposed
 from puregraph.ops.native.threads.numthreads import threads as allThreads
 from puregraph.ops.product.native.blocking import ACCUMULATORS, PACKED_B, GemmSizes, blockingFor, capacity
@@ -29,7 +29,7 @@ from puregraph.ops.product.native.pack import (
     withKnownStride,
 )
 from puregraph.ops.product.native.packpairs import copyPanelPairs, copyStripPairs
-from puregraph.ops.product.native.splitk import partialSums, reduceParts, splitSize
+from puregraph.ops.product.native.splitk import partialsSize, partialSums, reduceParts, splitSize
 
 if TYPE_CHECKING:
     from puregraph.ops.ir.value import Value
@@ -84,51 +84,78 @@ def gemm(
     upper triangle are computed, and those below the diagonal are their transposes, with the same bits. With `halves`,
     factors are rounded to bfloat16 if that is faster, as of a b that is packed so.
     """
-    batchSizes = [axis.size for axis in batch]
-    count = prod(batchSizes)
+    count = prod(axis.size for axis in batch)
     if m * n * count == 0:
         return []
     threads = allThreads() if threads is None else threads
     isPacked = isinstance(b, PackedMatrix)
     halves = halves and (isPacked or worthRounding(m, n, k))
-    if not batch and not isPacked:
-        narrow = narrowProduct(a, b, epilogue, m, n, k, aStrides, bStrides, lanes, threads, real)
-        if narrow is not None:
-            return narrow
     aLayout, bLayout = layoutOf(aStrides, (m, k)), "packed" if isPacked else layoutOf(bStrides, (k, n))
     overSamples = aLayout == "columns" and bLayout == "rows"
     part = k if workspace is None or isPacked else splitSize(m, n, k, count, lanes, overSamples)
-    parts = -(-k // part) if part < k else 1
     vectors = b.vectors if isPacked else 0
-    sizes = GemmSizes(m, n, part, count * parts, lanes, aLayout, bLayout, vectors, real, isSymmetric, halves)
-    partials = workspace(count * parts * m * n) if workspace is not None and parts > 1 else None
-    to = epilogue if partials is None else partialSums(partials, m, n, parts, batchSizes, real)
-    suffix = to.key
 
-    def tiled(sizes: GemmSizes, m: int, n: int) -> KernelCall:
-        def specOf(tile: Microkernel) -> GemmSpec:
-            how = grouping.how if grouping else ""
-            flags = m <= tile.rows, sizes.blocks > 1, parts > 1, tile.remainderVectors(n)
-            return GemmSpec(tile, aLayout, bLayout, len(batch), *flags, to, isSymmetric, how)
+    def tiled(to: EpilogueSpec, batch: Sequence[BatchAxis], m: int, n: int, k: int, part: int, *strides: Any) -> Any:
+        parts = 1 if part is k else -(-k // part)
+        products = prod(axis.size for axis in batch) * parts
+        sizes = GemmSizes(m, n, part, products, lanes, aLayout, bLayout, vectors, real, isSymmetric, halves)
+        return tiledProduct(a, b, to, sizes, k, *strides, batch, threads, grouping, parts)
 
-        blocking = blockingFor(sizes, threads, lambda tile: specOf(tile).keyWith(suffix) in COMPILED)
-        kernel = specOf(blocking.tile)
-        shape = {name: getattr(blocking, name) for name in ("strips", "panels", "depth", "down", "across")}
-        tasks = blocking.down * blocking.across * sizes.batch
-        return KernelCall(name, kernel.key, kernel.write, slots | shape, tasks, halves)
+    def calls(batch: Sequence[BatchAxis], m: int, n: int, k: int, part: int, *strides: Any) -> list[KernelCall]:
+        if not batch and not isPacked:
+            narrow = narrowProduct(a, b, epilogue, m, n, k, *strides, lanes, threads, real)
+            if narrow is not None:
+                return narrow
+        if part >= k:
+            return [tiled(epilogue, batch, m, n, k, k, *strides)]
+        parts, sizes = -(-k // part), [axis.size for axis in batch]
+        to = partialSums(partials, m, n, parts, sizes, real)
+        ending = reduceParts(partials, epilogue, m, n, parts, sizes, lanes, real)
+        return [tiled(to, batch, m, n, k, part, *strides), ending]
 
-    slots = {"a": a, "b": b.array if isPacked else b, "m": m, "n": n, "k": k, "part": part}
+    count = partialsSize(count, m, n, k, part)
+    partials = workspace(count) if workspace is not None and count != 0 else None
+    return variedFor(calls, tuple(batch), m, n, k, part, aStrides, bStrides)
+
+
+def tiledProduct(
+    a: Any,
+    b: Any,
+    epilogue: EpilogueSpec,
+    sizes: GemmSizes,
+    k: int,
+    aStrides: tuple[int, int],
+    bStrides: tuple[int, int],
+    batch: Sequence[BatchAxis],
+    threads: int,
+    grouping: Grouping | None,
+    parts: int,
+) -> KernelCall:
+    """A product in blocks, of which `sizes.k` of `k` elements belong to each of its `parts`."""
+    m, n, suffix, isPacked = sizes.m, sizes.n, epilogue.key, isinstance(b, PackedMatrix)
+    slots = {"a": a, "b": b.array if isPacked else b, "m": m, "n": n, "k": k, "part": sizes.k}
     slots |= {"aRow": aStrides[0], "aColumn": aStrides[1], "bRow": bStrides[0], "bColumn": bStrides[1]}
     for i, axis in enumerate(batch):
         slots |= {f"batch{i}": axis.size, f"aBatch{i}": axis.a, f"bBatch{i}": axis.b}
     if grouping is not None:
         slots |= {"first": grouping.first, "groups": grouping.groups, "groupStep": grouping.step}
-    slots |= to.slots
-    name = sized("product {}x{}x{}" + (" in bfloat16" if halves else ""), m, k, n)
-    calls = [madeFor(tiled, sizes, m, n)]
-    if partials is not None:
-        calls.append(reduceParts(partials, epilogue, m, n, parts, batchSizes, lanes, real))
-    return calls
+    slots |= epilogue.slots
+    name, isSplit = sized("product {}x{}x{}" + (" in bfloat16" if sizes.halves else ""), m, k, n), parts > 1
+
+    def make(sizes: GemmSizes) -> KernelCall:
+        def specOf(tile: Microkernel) -> GemmSpec:
+            how = grouping.how if grouping else ""
+            flags = sizes.m <= tile.rows, sizes.blocks > 1, isSplit, tile.remainderVectors(sizes.n)
+            layouts = sizes.aLayout, sizes.bLayout
+            return GemmSpec(tile, *layouts, len(batch), *flags, epilogue, sizes.isSymmetric, how)
+
+        blocking = blockingFor(sizes, threads, lambda tile: specOf(tile).keyWith(suffix) in COMPILED)
+        kernel = specOf(blocking.tile)
+        shape = {name: getattr(blocking, name) for name in ("strips", "panels", "depth", "down", "across")}
+        tasks = blocking.down * blocking.across * sizes.batch
+        return KernelCall(name, kernel.key, kernel.write, slots | shape, tasks, sizes.halves)
+
+    return madeFor(make, sizes)
 
 
 def narrowProduct(
@@ -165,11 +192,14 @@ def worthRounding(m: int, n: int, k: int) -> bool:
     return m > FEW_ROWS and n > 1 and k >= SHORT_K
 
 
-@unchanging
 def vectorsFor(
     m: int, n: int, k: int, aStrides: tuple[int, int], lanes: int, real: str = "f32", halves: bool = False
 ) -> int:
-    """The width in vectors of the panels of b[k, n], packed ahead for a product that is often computed."""
+    """The width in vectors of the panels of b[k, n], packed ahead for a product that is often computed.
+
+    Sums have the same bits with any width, so that of the traced sizes serves all others.
+    """
+    m, n, k, aStrides = numbered((m, n, k, aStrides))
     sizes = GemmSizes(m, n, k, 1, lanes, layoutOf(aStrides, (m, k)), "packed", 0, real, halves=halves)
     return blockingFor(sizes, allThreads()).tile.vectors
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from puregraph.core.opensize import largest, sized, smallest
@@ -204,6 +205,7 @@ def skinnyProduct(
 
     b is read in place; packing it would take longer than so few products.
     """
+    m = operator.index(m)  # the code has a register for each row
     most = max(1, min(lanes, (registers(lanes, real) - 1 - m) // m))
     columnsAtOnce = 1 << most.bit_length() - 1  # columns whose accumulators fit the registers, and a vector
     parts = largest(threads, -(-n // CHUNK))

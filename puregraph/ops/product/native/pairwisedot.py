@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from puregraph.core.opensize import sized
+from puregraph.core.opensize import largest, sized, smallest
 from puregraph.ops.native.llvm import jit
 from puregraph.ops.native.llvm.instructions import SIZES, IRPointer, IRType, IRValue
 from puregraph.ops.native.llvm.irbuilder import IRBuilder
@@ -62,7 +62,7 @@ def machineKey(real: str) -> str:
 def slotsFor(xs: Sequence[Any], rows: Sequence[int], samples: int, cost: int) -> dict[str, Value | int]:
     """The arguments of both kernels."""
     vectors = {f"x{i}": x for i, x in enumerate(xs)} | {f"row{i}": row for i, row in enumerate(rows)}
-    return vectors | {"samples": samples, "step": max(1, min(samples, CHUNK // cost))}
+    return vectors | {"samples": samples, "step": largest(1, smallest(samples, CHUNK // cost))}
 
 
 def tasksOf(slots: dict[str, Any]) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import TYPE_CHECKING
 
-from puregraph.core.opensize import decided, largest, sized, smallest
+from puregraph.core.opensize import decided, isOpen, largest, sized, smallest
 from puregraph.ops.native.llvm.instructions import IRPointer, IRValue
 from puregraph.ops.native.llvm.irbuilder import IRBuilder
 from puregraph.ops.native.llvm.kernelcall import EpilogueSpec, KernelCall
@@ -42,6 +42,18 @@ def splitSize(m: int, n: int, k: int, batch: int, lanes: int, overSamples: bool 
     if batch * m * -(-n // lanes) >= FEW_VECTORS or k < LONG_K:
         return k
     return -(-k // min(MOST_PARTS, k // SHORTEST_PART) // lanes) * lanes
+
+
+def partialsSize(batch: int, m: int, n: int, k: int, part: int) -> int:
+    """The number of partial sums; 0 if k is not split. Open sizes may split it, and have memory for one at least."""
+    size = decidedSize(batch, m, n, k, part)
+    return largest(1, size) if isOpen(size) else size
+
+
+@decided
+def decidedSize(batch: int, m: int, n: int, k: int, part: int) -> int:
+    """The number of partial sums for some sizes."""
+    return batch * -(-k // part) * m * n if part < k else 0
 
 
 def partialSums(partials: Strided, m: int, n: int, parts: int, batch: Sequence[int], real: str = "f32") -> EpilogueSpec:
