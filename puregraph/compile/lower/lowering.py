@@ -16,6 +16,7 @@ from puregraph.compile.lower.registry import loweringFor
 from puregraph.compile.lower.workspace import LoweringWorkspace
 from puregraph.compile.passes.group import Group
 from puregraph.compile.passes.nestlines import CPU, FLOAT, KINDS, named, operand
+from puregraph.core.opensize import isSameShape
 from puregraph.ops.formula.loopnest import LoopNest, isAxis
 from puregraph.ops.ir.bounds import Bounds
 from puregraph.ops.ir.elementlayout import OutputTiling, collapsed
@@ -157,7 +158,7 @@ class Lowering:
             if bisect(self.barriers, p) != bisect(self.barriers, i):
                 return
             tiling = None if isinstance(step, Group) or p in self.epilogues else self.tilingOf(step)
-            if tiling is None or value.shape != group.space or axes != identity(group, value):
+            if tiling is None or not isSameShape(value.shape, group.space) or axes != identity(group, value):
                 continue
             if (group.arithmetic == "f64") != (value.dtype == np.float64):  # sums are not converted
                 continue
@@ -259,7 +260,7 @@ def made(step: Any) -> list[Value]:
 def isMetOnce(group: Group, value: Value) -> bool:
     """True if each element of a value is read only to compute the same element of a result of that shape."""
     read = [axes for v, axes in group.loads.values() if v is value]
-    made = [group.axes[y.number] for y in group.made.values() if y.shape == value.shape]
+    made = [group.axes[y.number] for y in group.made.values() if isSameShape(y.shape, value.shape)]
     long = [i for i, n in enumerate(value.shape) if n > 1]
     return len({tuple([axes[i] for i in long]) for axes in (*read, *made)}) == 1
 

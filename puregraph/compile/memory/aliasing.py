@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from puregraph.core.opensize import isSameShape
 from puregraph.ops.formula.interpreter import Interpreter
 from puregraph.ops.ir.strides import isDense, sameStrides
 from puregraph.ops.ir.value import Call, Value, put
@@ -26,7 +27,7 @@ def overwritable(call: Call, y: Value) -> Sequence[int]:
 def isSame(call: Call, index: int, y: Value) -> bool:
     """True if an argument has the layout of the result, fills its memory, and shares it with no other argument."""
     x = call.arguments[index]
-    if x.root.nbytes != x.nbytes or x.dtype != y.dtype or x.shape != y.shape:
+    if x.root.nbytes != x.nbytes or x.dtype != y.dtype or not isSameShape(x.shape, y.shape):
         return False
     if x.strides != y.strides and not sameStrides(x.shape, x.strides, y.strides):
         return False

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from puregraph.compile.lower.registry import loweringFor
 from puregraph.compile.passes.group import Axes, Group
 from puregraph.compile.passes.nestlines import BOOL, CPU, FusionTarget, NestLines, filled
-from puregraph.core.opensize import floating
+from puregraph.core.opensize import floating, isSameShape, isWrittenAlike
 from puregraph.ops.formula.expr import REMEMBERED, leaf, term
 from puregraph.ops.formula.formula import Formula, formulaOf
 from puregraph.ops.formula.loopnest import Reduce
@@ -147,7 +147,7 @@ class Fuser:
 
     def merge(self, first: Group, second: Group) -> Group | None:
         """Replace two independent open groups by one with the calls of both; None if they do not fit into one."""
-        if first.space != second.space:
+        if not isWrittenAlike(first.space, second.space):
             return None
         both = second.copy()
         for call in first.calls:
@@ -217,10 +217,9 @@ class Fuser:
 
     def shares(self, group: Group, read: NestLines) -> bool:
         """True if a group reads the same memory over the same space."""
-        if read.space != group.space:
-            return False
-        full = {v.number for v, _ in group.loads.values() if v.size == group.size}
-        return any(v.number in full for v, _ in read.operands.values())
+        loads = {v.number: v for v, _ in group.loads.values()}
+        both = [loads[v.number] for v, _ in read.operands.values() if v.number in loads]
+        return isWrittenAlike(read.space, group.space) and any(v.size == group.size for v in both)
 
     def join(self, group: Group, read: NestLines, call: Call) -> bool:
         """Add a call to a group if it fits; all calls of a group compute in one dtype."""
@@ -304,7 +303,7 @@ class Fuser:
 
 def reads(group: Group, numbers: set[int]) -> bool:
     """True if a group reads one of these values, of the size of its space."""
-    return any(v.number in numbers and v.shape == group.space for v, _ in group.loads.values())
+    return any(v.number in numbers and isSameShape(v.shape, group.space) for v, _ in group.loads.values())
 
 
 def renamed(line: Formula, names: Mapping[str, str | float]) -> Formula:
@@ -340,7 +339,7 @@ def axesOf(group: Group, read: NestLines, computed: dict[str, Any]) -> Axes | No
                 if axes[spot] not in (None, a):
                     return None
                 axes[spot] = a
-    if read.space == group.space and all(a is None or a == i for i, a in enumerate(axes)):
+    if isWrittenAlike(read.space, group.space) and all(a is None or a == i for i, a in enumerate(axes)):
         return tuple(range(rank))
     for n, a in zip(read.space, axes):
         if n > 1 and (a is None or group.space[a] != n):

@@ -86,7 +86,7 @@ class Group:
         rootAxes, used = self.axes[root.number], set()
         axes: list[int | None] = []
         for n, s in zip(value.shape, value.strides):
-            match = [i for i, (m, t) in enumerate(zip(root.shape, root.strides)) if m == n and t == s and i not in used]
+            match = [i for i, (m, t) in enumerate(zip(root.shape, root.strides)) if t == s and m == n and i not in used]
             if n == 1 or s == 0:
                 axes.append(None)
             elif match:

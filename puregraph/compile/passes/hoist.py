@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from puregraph.core.opensize import numberOf
 from puregraph.ops.ir.value import ARRAYS, Call, Value
 
 if TYPE_CHECKING:
@@ -40,4 +41,4 @@ def hoistConstants(schedule: Schedule) -> Schedule:
 def isSmall(call: Call) -> bool:
     """True if a call is cheap and its result is small."""
     isLight = call.kind.isCheap or call.kind.isReduction
-    return isLight and all(y is not None and y.nbytes <= MAX_HOISTED_BYTES for y in call.outs)
+    return isLight and all(y is not None and numberOf(y.nbytes) <= MAX_HOISTED_BYTES for y in call.outs)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from puregraph.compile.passes.fusion import MAX_GROUP_OPERANDS, renamed
 from puregraph.compile.passes.group import Axes, Group
 from puregraph.compile.passes.nestlines import operand
-from puregraph.core.opensize import numberOf
+from puregraph.core.opensize import isSameShape, isWrittenAlike, numberOf
 from puregraph.ops.formula.expr import leaf, walk
 from puregraph.ops.formula.formula import Formula, formulaOf
 from puregraph.ops.formula.loopnest import HEAVY, Reduce, isAxis
@@ -104,12 +104,17 @@ class Inliner:
 
     def large(self, recipe: Recipe, y: Value) -> list[tuple[Value, Axes]]:
         """The operands of a recipe that are worth a pass over memory."""
-        return [(v, axes) for v, axes in recipe.loads.values() if v.size * FREE_LOAD_RATIO > y.size]
+        elements = numberOf(y.size)
+        return [(v, axes) for v, axes in recipe.loads.values() if numberOf(v.size) * FREE_LOAD_RATIO > elements]
 
     def fits(self, i: int, group: Group, y: Value, recipe: Recipe, r: int) -> bool:
         """True if step r is a group that can compute this value of another group."""
         reader = self.steps[r] if r < len(self.steps) else None
-        if not isinstance(reader, Group) or reader.space != group.space or reader.arithmetic != group.arithmetic:
+        if (
+            not isinstance(reader, Group)
+            or not isWrittenAlike(reader.space, group.space)
+            or reader.arithmetic != group.arithmetic
+        ):
             return False
         read = [axes for v, axes in reader.loads.values() if v.root is y]
         isSame = len(read) == 1 and read[0] == group.axes[y.number] and y in reader.values()
@@ -132,7 +137,7 @@ class Inliner:
             return False
         latest = max(group.values(), key=lambda v: self.makers.get(v.root.number, -1))
         maker = self.makers.get(latest.root.number)
-        return maker is not None and isinstance(self.steps[maker], Call) and latest.shape == group.space
+        return maker is not None and isinstance(self.steps[maker], Call) and isSameShape(latest.shape, group.space)
 
     def areOperands(self, group: Group) -> bool:
         """True if loop nests can read the layout of all values that a group reads and computes."""

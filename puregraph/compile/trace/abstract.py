@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from puregraph.compile.trace.recorder import Recorder, UnreadableError
-from puregraph.core.opensize import OpenScalar, OpenSize, decided
+from puregraph.core.opensize import OpenScalar, OpenSize, decided, isSameShape
 from puregraph.ops.formula.expr import ONE, leaf, rebuild, term
 from puregraph.ops.formula.formula import formulaOf, formulasOf, numpyFrom
 from puregraph.ops.formula.interpreter import BLOCK_ELEMENTS, Interpreter
@@ -129,7 +129,7 @@ def constantResult(recorder: Recorder, function: ArrayFunction, arguments: list,
 def broadcast(shapes: list[tuple[int, ...]]) -> tuple[int, ...]:
     """The shape that shapes broadcast to."""
     first = shapes[0]
-    return first if all(s == first for s in shapes) else strides.broadcastShapes(*shapes)
+    return first if all(isSameShape(s, first) for s in shapes) else strides.broadcastShapes(*shapes)
 
 
 def layoutOf(
@@ -139,7 +139,7 @@ def layoutOf(
     rank = len(shape)
     if rank < 2:
         return None
-    if recorder.layout is not None and any(x.shape == shape and isLast(x) for x in operands):
+    if recorder.layout is not None and any(isSameShape(x.shape, shape) and isLast(x) for x in operands):
         return tuple([s * itemsize for s in channelsLast(shape)])
     return strides.iterated(shape, [strides.aligned(x.shape, x.strides, rank) for x in operands], itemsize)
 
@@ -259,7 +259,7 @@ def laidOut(recorder: Recorder, evaluator: Interpreter, plan: Any, arguments: li
             layouts.append(layoutOf(recorder, resultShape, xs, size))
         return layouts
     shape = broadcast([x.shape for x in values])
-    unbroadcast = [i for i, a in enumerate(arguments) if type(a) is Value and a.shape == shape]
+    unbroadcast = [i for i, a in enumerate(arguments) if type(a) is Value and isSameShape(a.shape, shape)]
     if (
         len(evaluator.steps) > 2
         and any(x.size >= 2 * BLOCK_ELEMENTS for x in values)
@@ -292,10 +292,10 @@ def laidOut(recorder: Recorder, evaluator: Interpreter, plan: Any, arguments: li
 def isBlockwise(evaluator: Interpreter, arguments: list, shape: tuple[int, ...]) -> bool:
     """True if an Interpreter computes such arrays in blocks; its results then have the first argument's layout."""
     values = [a for a in arguments if type(a) is Value and a.shape]
-    unbroadcast = {i for i, a in enumerate(arguments) if type(a) is Value and a.shape == shape}
+    unbroadcast = {i for i, a in enumerate(arguments) if type(a) is Value and isSameShape(a.shape, shape)}
     if not all(unbroadcast & reads for reads in evaluator.reads):
         return False
-    flat = all(x.shape == shape and strides.isContiguous(shape, x.strides, x.dtype.itemsize) for x in values)
+    flat = all(isSameShape(x.shape, shape) and strides.isContiguous(shape, x.strides, x.dtype.itemsize) for x in values)
     size = int(np.prod(shape, dtype=np.int64))
     rows = size if flat else shape[0]
     return max(1, BLOCK_ELEMENTS * rows // size) < rows
