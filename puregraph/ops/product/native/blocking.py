@@ -123,25 +123,27 @@ def fastest(sizes: GemmSizes, threads: int) -> Fastest:
 
 def cheapest(sizes: GemmSizes, tileCosts: Sequence[TileCosts], threads: int) -> tuple[float, Blocking]:
     """The least estimated time of some tiles, and its blocking."""
-    options = ((c.estimate(sizes, b, threads), b) for c in tileCosts for b in candidates(sizes, c.tile, threads))
-    return min(options, key=lambda option: option[0])
+    return min([costs.cheapest(sizes, threads) for costs in tileCosts], key=lambda option: option[0])
 
 
-def candidates(sizes: GemmSizes, tile: Microkernel, threads: int) -> Iterator[Blocking]:
-    """Blockings whose packed panels and accumulators fit their memory, in a sensible number of tasks.
+def candidates(sizes: GemmSizes, tile: Microkernel, threads: int) -> Iterator[tuple[int, int, int, int]]:
+    """Strips and panels of a task, and the grid of tasks, down and across: a sensible number of tasks, whose packed
+    panels and accumulators fit their memory.
 
     Panels that were packed ahead are not copied, but stay in L2 from strip to strip as well: twice as many where no
     accumulators stay there between blocks of k.
     """
-    strips, panels = sizes.strips(tile), sizes.panels(tile)
-    most = capacity(2 * PACKED_B if sizes.bLayout == "packed" and sizes.blocks == 1 else PACKED_B, sizes.real)
+    strips, panels, isOne = sizes.strips(tile), sizes.panels(tile), sizes.blocks == 1
+    most = capacity(2 * PACKED_B if sizes.bLayout == "packed" and isOne else PACKED_B, sizes.real)
     widest = max(1, most // (tile.width * sizes.depth))
+    accumulators = capacity(ACCUMULATORS, sizes.real) // tile.size
     for across in taskCounts(ceilDiv(panels, widest), min(panels, TASKS_PER_THREAD * threads)):
         wide = ceilDiv(panels, across)
-        highest = max(1, capacity(ACCUMULATORS, sizes.real) // tile.size // wide) if sizes.blocks > 1 else strips
+        sides = ceilDiv(panels, wide)
+        highest = strips if isOne else max(1, accumulators // wide)
         for down in taskCounts(ceilDiv(strips, highest), min(strips, TASKS_PER_THREAD * threads // across)):
-            high = ceilDiv(strips, down)
-            yield Blocking(tile, high, wide, sizes.depth, ceilDiv(strips, high), ceilDiv(panels, wide))
+            high = -(-strips // down)
+            yield high, wide, -(-strips // high), sides
 
 
 def taskCounts(least: int, most: int) -> Iterator[int]:
@@ -178,12 +180,20 @@ class TileCosts(NamedTuple):
         copies = strips * self.strip * ceilDiv(sizes.n, TYPICAL_COLUMNS) + self.panelFor(sizes.m) * panels
         return strips * panels * self.one + copies
 
-    def estimate(self, sizes: GemmSizes, blocking: Blocking, threads: int) -> float:
-        """The cost of the thread with the most tasks."""
-        high, wide = blocking.strips, blocking.panels
-        task = high * wide * self.one + high * self.strip + wide * self.panelFor(sizes.m) + self.task
-        tasks = ceilDiv(sizes.batch * blocking.down * blocking.across, threads)
-        return tasks * task + REMOTE * remoteRows(sizes, blocking, tasks, threads)
+    def cheapest(self, sizes: GemmSizes, threads: int) -> tuple[float, Blocking]:
+        """The least cost of the thread with the most tasks, and its blocking."""
+        panel, best = self.panelFor(sizes.m), None
+        rows, share, isOne = self.tile.rows, ceilDiv(sizes.m, threads), sizes.batch == 1
+        for high, wide, down, across in candidates(sizes, self.tile, threads):
+            tasks = -(-sizes.batch * down * across // threads)
+            cost = tasks * (high * wide * self.one + high * self.strip + wide * panel + self.task)
+            if isOne:  # rows of a that the thread reads but another one wrote: tasks are assigned in the order of rows
+                read = min(sizes.m, -(-tasks // across) * high * rows)
+                cost += REMOTE * max(0, read - share)
+            if best is None or cost < best[0]:
+                best = cost, high, wide, down, across
+        cost, high, wide, down, across = best
+        return cost, Blocking(self.tile, high, wide, sizes.depth, down, across)
 
 
 @lru_cache(4096)
@@ -196,12 +206,6 @@ def tileCosts(sizes: GemmSizes) -> list[TileCosts]:
             one = sizes.share(tile) * (tile.rowCost(sizes.n) / sizes.panels(tile) + tileTime(sizes, tile))
             costs.append(TileCosts(tile, stripTime(sizes, tile), panelTime(sizes, tile), one, task, isRead))
     return costs
-
-
-def remoteRows(sizes: GemmSizes, blocking: Blocking, tasks: int, threads: int) -> int:
-    """The number of rows of a that a thread reads but another thread wrote: tasks are assigned in the order of rows."""
-    rows = min(sizes.m, ceilDiv(tasks, blocking.across) * blocking.strips * blocking.tile.rows)
-    return max(0, rows - ceilDiv(sizes.m, threads)) if sizes.batch == 1 else 0
 
 
 def stripTime(sizes: GemmSizes, tile: Microkernel) -> float:
