@@ -10,7 +10,7 @@ from __future__ import annotations
 from math import ceil, prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from puregraph.core.opensize import decided
+from puregraph.core.opensize import decided, largest, smallest
 from puregraph.ops.convolution.native.geometry import Geometry
 from puregraph.ops.convolution.native.registertiling import registers
 from puregraph.ops.convolution.native.tilegather import TileReader, TileScratch
@@ -28,7 +28,7 @@ from puregraph.ops.convolution.native.winogradmath import (
 from puregraph.ops.native.llvm import jit
 from puregraph.ops.native.llvm.instructions import IRType, IRValue
 from puregraph.ops.native.llvm.irbuilder import IRBuilder
-from puregraph.ops.native.llvm.kernelcall import KernelCall
+from puregraph.ops.native.llvm.kernelcall import KernelCall, variedFor
 from puregraph.ops.native.llvm.registertranspose import transposed
 
 if TYPE_CHECKING:
@@ -62,7 +62,6 @@ def tilesOf(g: Geometry) -> tuple[int, int, int]:
     return g.n, ceil(g.axes[1].count / TILE_OUTPUTS), ceil(g.axes[2].count / TILE_OUTPUTS)
 
 
-@decided
 def planOf(g: Geometry) -> WinogradWeightSplit:
     """The widest blocks and most rows that channels and registers allow, in enough parts for about 16 tasks."""
     lanes = jit.lanes(4)
@@ -72,10 +71,11 @@ def planOf(g: Geometry) -> WinogradWeightSplit:
     rows = max(r for r in range(1, 17) if block % r == 0 and r * vectors + vectors < most)
     n, high, wide = tilesOf(g)
     tasks = g.c // block * (g.o // (vectors * lanes))
-    parts = max(1, min(MAX_SPLIT_TASKS // tasks, n * high * wide // TRANSFORMED_TILES))
+    parts = largest(1, smallest(MAX_SPLIT_TASKS // tasks, n * high * wide // TRANSFORMED_TILES))
     return WinogradWeightSplit(block, vectors * lanes, rows, parts)
 
 
+@decided
 def weightWorkspace(g: Geometry) -> int:
     """Elements of workspace for the partial sums of the gradient."""
     parts = planOf(g).parts
@@ -92,19 +92,23 @@ def weightGradient(
     xPixel: int | None = None,
 ) -> list[KernelCall]:
     """dW (o, c, 3, 3) from grad (n, *count, o) and x (n, *spatial, c)."""
-    plan, gradPixel, xPixel = planOf(g), gradPixel or g.o, xPixel or g.c
-    tasks = plan.parts * (g.c // plan.block) * (g.o // plan.width)
+    gradPixel, xPixel = gradPixel or g.o, xPixel or g.c
 
-    def write(code: IRBuilder) -> None:
-        WinogradWeightWriter(code, g, plan, gradPixel, xPixel).write()
+    def calls(g: Geometry) -> list[KernelCall]:
+        plan = planOf(g)
+        isSplit, tasks = plan.parts > 1, plan.parts * (g.c // plan.block) * (g.o // plan.width)
 
-    isSplit = plan.parts > 1
-    slots = {"g": grad, "x": x, "to": workspace if isSplit else dW, "tiles": prod(tilesOf(g)), "parts": plan.parts}
-    key = f"winograddw {g._replace(n=0)} {plan._replace(parts=0)} {isSplit} {gradPixel} {xPixel}"
-    calls = [KernelCall(f"conv dW {g.text}", key, write, slots, tasks)]
-    if isSplit:
-        calls.append(addParts(f"sum dW {g.text}", workspace, dW, g.o * g.c * FILTER_TAPS, plan.parts))
-    return calls
+        def write(code: IRBuilder) -> None:
+            WinogradWeightWriter(code, g, plan, gradPixel, xPixel).write()
+
+        slots = {"g": grad, "x": x, "to": workspace if isSplit else dW, "tiles": prod(tilesOf(g)), "parts": plan.parts}
+        key = f"winograddw {g._replace(n=0)} {plan._replace(parts=0)} {isSplit} {gradPixel} {xPixel}"
+        sums = KernelCall(f"conv dW {g.text}", key, write, slots, tasks)
+        if not isSplit:
+            return [sums]
+        return [sums, addParts(f"sum dW {g.text}", workspace, dW, g.o * g.c * FILTER_TAPS, plan.parts)]
+
+    return variedFor(calls, g)
 
 
 class WinogradWeightWriter:
