@@ -51,7 +51,7 @@ class OpenSteps:
         return self.opened(program, shapes)
 
     def refuse(self) -> None:
-        """Make no more programs of these steps: a kernel has a size where it cannot be exchanged."""
+        """Make no more programs of these steps: a kernel has a size that cannot be exchanged."""
         self.steps, self.failures = [], MAX_FAILURES
 
     def opened(self, program: Program, shapes: tuple[Shape, ...]) -> Schedule | None:

@@ -18,7 +18,7 @@ class Variant(NamedTuple):
 
 
 class Variants:
-    """A rule with open sizes among its arguments, traced with symbols of its own in their place.
+    """A rule with open sizes among its arguments, traced with symbols of its own instead.
 
     What the rule asks of its sizes is answered by a variant of its own, so that no other part of a step depends on the
     answers: a step in which ten rules have two variants each is one step, not one of 1,024.

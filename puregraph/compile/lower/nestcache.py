@@ -138,14 +138,14 @@ def hasOpen(nest: LoopNest) -> bool:
     return isOpen(nest.space) or any(isOpen(o.strides) for o in operands)
 
 
-def openNumbers(lines: Iterable[Line]) -> tuple[OpenSize, ...]:
+def openNumbers(lines: Iterable[Line]) -> tuple[Any, ...]:
     """The open sizes among the numbers of formulas."""
     formulas = [line for _, line in lines if not isinstance(line, Reduce)]
     numbers = [t.value for line in formulas for t in walk(line.term) if type(t.value) is OpenSize]
     return tuple({size.index: size for size in numbers}.values())
 
 
-def withNumbers(lines: tuple[Line, ...], numbers: Mapping[OpenSize, Any]) -> tuple[Line, ...]:
+def withNumbers(lines: tuple[Line, ...], numbers: Mapping[Any, Any]) -> tuple[Line, ...]:
     """Lines with other numbers for open sizes in formulas."""
     parts = {leaf(size): leaf(number) for size, number in numbers.items()}
     if not parts:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from puregraph.core.opensize import isOpen, numbered, numberOf, unchanging
 from puregraph.core.variants import Variants
@@ -14,6 +14,13 @@ if TYPE_CHECKING:
 
 
 COMPILED: set[str] = set()  # keys of the kernels of all programs so far: of two equally fast ones, that here is taken
+
+
+class CallSource(Protocol):
+    """Where the kernel calls of a step with open sizes come from."""
+
+    def resolved(self, number: Callable[[Any], Any]) -> tuple[Any, Callable[[Any], Any]]:
+        """The calls for the numbers that a function gives for open sizes, and such a function for sizes in them."""
 
 
 class KernelCall(NamedTuple):
@@ -34,7 +41,7 @@ class KernelCall(NamedTuple):
     slots: dict[str, Any]
     tasks: int
     halves: bool = False
-    again: MadeFor | Variants | None = None
+    again: CallSource | None = None
 
     @property
     def by(self) -> str:

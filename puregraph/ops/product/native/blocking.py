@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
-from math import gcd
+from math import gcd, inf
 from typing import NamedTuple
 
 from puregraph.ops.native.llvm.instructions import SIZES
@@ -182,7 +182,8 @@ class TileCosts(NamedTuple):
 
     def cheapest(self, sizes: GemmSizes, threads: int) -> tuple[float, Blocking]:
         """The least cost of the thread with the most tasks, and its blocking."""
-        panel, best = self.panelFor(sizes.m), None
+        panel = self.panelFor(sizes.m)
+        best: tuple[float, int, int, int, int] = inf, 0, 0, 0, 0
         rows, share, isOne = self.tile.rows, ceilDiv(sizes.m, threads), sizes.batch == 1
         for high, wide, down, across in candidates(sizes, self.tile, threads):
             tasks = -(-sizes.batch * down * across // threads)
@@ -190,7 +191,7 @@ class TileCosts(NamedTuple):
             if isOne:  # rows of a that the thread reads but another one wrote: tasks are assigned in the order of rows
                 read = min(sizes.m, -(-tasks // across) * high * rows)
                 cost += REMOTE * max(0, read - share)
-            if best is None or cost < best[0]:
+            if cost < best[0]:
                 best = cost, high, wide, down, across
         cost, high, wide, down, across = best
         return cost, Blocking(self.tile, high, wide, sizes.depth, down, across)

@@ -95,27 +95,27 @@ def gemm(
     part = k if workspace is None or isPacked else splitSize(m, n, k, count, lanes, overSamples)
     vectors = b.vectors if isPacked else 0
 
-    def tiled(to: EpilogueSpec, batch: Sequence[BatchAxis], m: int, n: int, k: int, part: int, *strides: Any) -> Any:
+    def tiled(to: EpilogueSpec, batch: Sequence[BatchAxis], m: int, n: int, k: int, part: int, strides: Any) -> Any:
         parts = 1 if part is k else -(-k // part)
         products = prod(axis.size for axis in batch) * parts
         sizes = GemmSizes(m, n, part, products, lanes, aLayout, bLayout, vectors, real, isSymmetric, halves)
-        return tiledProduct(a, b, to, sizes, k, *strides, batch, threads, grouping, parts)
+        return tiledProduct(a, b, to, sizes, k, strides, batch, threads, grouping, parts)
 
-    def calls(batch: Sequence[BatchAxis], m: int, n: int, k: int, part: int, *strides: Any) -> list[KernelCall]:
+    def calls(batch: Sequence[BatchAxis], m: int, n: int, k: int, part: int, strides: Any) -> list[KernelCall]:
         if not batch and not isPacked:
-            narrow = narrowProduct(a, b, epilogue, m, n, k, *strides, lanes, threads, real)
+            narrow = narrowProduct(a, b, epilogue, m, n, k, strides, lanes, threads, real)
             if narrow is not None:
                 return narrow
         if part >= k:
-            return [tiled(epilogue, batch, m, n, k, k, *strides)]
+            return [tiled(epilogue, batch, m, n, k, k, strides)]
         parts, sizes = -(-k // part), [axis.size for axis in batch]
         to = partialSums(partials, m, n, parts, sizes, real)
         ending = reduceParts(partials, epilogue, m, n, parts, sizes, lanes, real)
-        return [tiled(to, batch, m, n, k, part, *strides), ending]
+        return [tiled(to, batch, m, n, k, part, strides), ending]
 
     count = partialsSize(count, m, n, k, part)
-    partials = workspace(count) if workspace is not None and count != 0 else None
-    return variedFor(calls, tuple(batch), m, n, k, part, aStrides, bStrides)
+    partials: Any = workspace(count) if workspace is not None and count != 0 else None
+    return variedFor(calls, tuple(batch), m, n, k, part, (aStrides, bStrides))
 
 
 def tiledProduct(
@@ -124,8 +124,7 @@ def tiledProduct(
     epilogue: EpilogueSpec,
     sizes: GemmSizes,
     k: int,
-    aStrides: tuple[int, int],
-    bStrides: tuple[int, int],
+    strides: tuple[tuple[int, int], tuple[int, int]],
     batch: Sequence[BatchAxis],
     threads: int,
     grouping: Grouping | None,
@@ -134,7 +133,8 @@ def tiledProduct(
     """A product in blocks, of which `sizes.k` of `k` elements belong to each of its `parts`."""
     m, n, suffix, isPacked = sizes.m, sizes.n, epilogue.key, isinstance(b, PackedMatrix)
     slots = {"a": a, "b": b.array if isPacked else b, "m": m, "n": n, "k": k, "part": sizes.k}
-    slots |= {"aRow": aStrides[0], "aColumn": aStrides[1], "bRow": bStrides[0], "bColumn": bStrides[1]}
+    (aRow, aColumn), (bRow, bColumn) = strides
+    slots |= {"aRow": aRow, "aColumn": aColumn, "bRow": bRow, "bColumn": bColumn}
     for i, axis in enumerate(batch):
         slots |= {f"batch{i}": axis.size, f"aBatch{i}": axis.a, f"bBatch{i}": axis.b}
     if grouping is not None:
@@ -144,10 +144,19 @@ def tiledProduct(
 
     def make(sizes: GemmSizes) -> KernelCall:
         def specOf(tile: Microkernel) -> GemmSpec:
-            how = grouping.how if grouping else ""
-            flags = sizes.m <= tile.rows, sizes.blocks > 1, isSplit, tile.remainderVectors(sizes.n)
-            layouts = sizes.aLayout, sizes.bLayout
-            return GemmSpec(tile, *layouts, len(batch), *flags, epilogue, sizes.isSymmetric, how)
+            return GemmSpec(
+                tile,
+                sizes.aLayout,
+                sizes.bLayout,
+                axes=len(batch),
+                isSingleStrip=sizes.m <= tile.rows,
+                isBlocked=sizes.blocks > 1,
+                isSplit=isSplit,
+                remainder=tile.remainderVectors(sizes.n),
+                epilogue=epilogue,
+                isSymmetric=sizes.isSymmetric,
+                grouping=grouping.how if grouping else "",
+            )
 
         blocking = blockingFor(sizes, threads, lambda tile: specOf(tile).keyWith(suffix) in COMPILED)
         kernel = specOf(blocking.tile)
@@ -165,13 +174,13 @@ def narrowProduct(
     m: int,
     n: int,
     k: int,
-    aStrides: tuple[int, int],
-    bStrides: tuple[int, int],
+    strides: tuple[tuple[int, int], tuple[int, int]],
     lanes: int,
     threads: int,
     real: str,
 ) -> list[KernelCall] | None:
     """A product that needs no packing: a GEMV, one with few rows, or an outer product; None for any other."""
+    aStrides, bStrides = strides
     spec = gemvFrom(a, b, m, n, k, aStrides, bStrides, real)
     if spec is not None:
         return gemv(spec, epilogue, lanes, threads)
