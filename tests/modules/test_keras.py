@@ -52,7 +52,11 @@ def both(name, layer, ours, data):
     if name in ("MultiHeadAttention", "GroupQueryAttention", "Attention", "AdditiveAttention"):
         isList = name in ("Attention", "AdditiveAttention")
         theirs = layer(data) if isList else layer(*data)
-        shape = layer.compute_output_shape([x.shape for x in data]) if isList else theirs.shape
+        shape = (
+            layer.compute_output_shape([x.shape for x in data])
+            if isList
+            else layer.compute_output_shape(*(x.shape for x in data))
+        )
         data = [*data, data[1]]
     elif name.endswith("Cell"):
         theirs, shape = layer(data[0], data[1:])[0], None
