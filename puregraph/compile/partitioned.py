@@ -39,6 +39,7 @@ class PartitionedGraph:
     `outlined`       shape and dtype of values that the backward graph needs only the shape of
     `isAlone`        selects steps that are separate pieces, besides those with a new size
     `weights`        sharded weights, which compiled pieces gather when they read them
+    `backOf`         makes the backward graph; default: that of the parameters that are trained
     """
 
     def __init__(
@@ -48,8 +49,9 @@ class PartitionedGraph:
         dtypes: Sequence[DTypeLike],
         request: StepRequest,
         isAlone: Callable[[GraphStep], bool] | None = None,
+        backOf: Callable[[], BackwardGraph] | None = None,
     ):
-        self.graph, self.request, self.weights = graph, request, request.weights
+        self.graph, self.request, self.weights, self.backOf = graph, request, request.weights, backOf
         self.steps = graph.steps(len(shapes))
         self.rows = graph.infer(list(shapes), dtypes=list(dtypes)).rows
         self.isOpen = openSteps(self.rows)
@@ -66,9 +68,11 @@ class PartitionedGraph:
         self.update(self.backwardGraph(), True)
 
     def backwardGraph(self) -> BackwardGraph | None:
-        """The backward graph of this step, for the parameters that are currently trained."""
+        """The backward graph of this step, by default for the parameters that are currently trained."""
         if self.request.grads is None:
             return None
+        if self.backOf is not None:
+            return self.backOf()
         return self.graph.backwardGraph(self.request.updGrad, True, self.steps)
 
     def update(self, back: BackwardGraph | None, isFirst: bool = False) -> None:
@@ -137,28 +141,40 @@ class PartitionedGraph:
 
         Raises    any error of the graph; PuregraphError if a data-dependent size has two values
         """
-        self.update(self.backwardGraph())
-        self.graph.checkData(data, self.steps)
-        values = run(self.forward, self.steps, data, self.weights)
-        self.sizes = checkResults(self.rows, values, isPartial=True)
+        values, self.sizes = self.forwardPass(data)
         self.values = [] if self.back is None else values
         outputs = [values[n] for n in self.steps.outputs]
         return outputs[0] if len(outputs) == 1 else outputs
 
+    def forwardPass(self, data: list[Any]) -> tuple[list[Any], dict[str, int]]:
+        """Run a forward pass, and return its values by number and the sizes of symbols.
+
+        Raises    as `__call__`
+        """
+        self.update(self.backwardGraph())
+        self.graph.checkData(data, self.steps)
+        values = run(self.forward, self.steps, data, self.weights)
+        return values, checkResults(self.rows, values, isPartial=True)
+
+    def gradients(
+        self, grads: list[Any], values: list[Any], sizes: dict[str, int]
+    ) -> tuple[list[Any], list[tuple[Param, Any]]]:
+        """The gradients of the inputs, and (parameter, gradient) pairs, of a forward pass."""
+        return self.back.gradients(grads, self.withOutlines(values, sizes), False, self.runBackward)
+
     def backward(self, grad: Any, updGrad: bool = True, scale: float = 1.0, momentum: float = 0.0) -> None:
         """Back-propagate through the last pass, like `Graph.backward`."""
-        values = self.withOutlines(self.values)
         grads = list(grad) if len(self.steps.outputs) > 1 else [grad]
-        inputs, paramGrads = self.back.gradients(grads, values, False, self.runBackward)
+        inputs, paramGrads = self.gradients(grads, self.values, self.sizes)
         inputs = storeGrads(grads, inputs, paramGrads, scale, momentum)
         self.grad = None if not updGrad else inputs[0] if len(inputs) == 1 else inputs
         self.values = []
 
-    def withOutlines(self, values: list[Any]) -> list[Any]:
+    def withOutlines(self, values: list[Any], sizes: dict[str, int]) -> list[Any]:
         """The values of a forward pass, with zeros for values needed only for their shape."""
         filled, like = list(values), values[self.steps.inputs[0]]
         for n, (shape, dtype) in self.outlined.items():
-            filled[n] = spread(like, bind(shape, self.sizes), dtype)
+            filled[n] = spread(like, bind(shape, sizes), dtype)
         return filled
 
     def runBackward(self, data: list[AnyArray], outside: int) -> list[Any]:

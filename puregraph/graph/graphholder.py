@@ -80,6 +80,12 @@ class GraphHolder(Module):
     def ruleNames(self) -> tuple[str, ...]:
         return (*self.params, *self.states)
 
+    @property
+    def ruleArrays(self) -> list[Param | State]:
+        """The parameters and states that the rules take, in the order of `ruleNames`."""
+        stored = [getattr(*location) for location in self.locations.values()]
+        return [s for kind in (Param, State) for s in stored if isinstance(s, kind)]
+
     def wants(self, param: Any) -> bool:
         """True if any module that holds the parameter wants its gradient."""
         return any(m.wants(param) for m, name in self.locations.values() if getattr(m, name) is param)
@@ -93,7 +99,7 @@ class GraphHolder(Module):
     def inOrder(self, gradients: dict[int, AnyArray | None]) -> list[AnyArray | None]:
         """Order gradients by parameter id like `ruleNames`; a shared parameter's gradient goes to its first name."""
         left = dict(gradients)
-        return [left.pop(id(getattr(self, name)), None) for name in self.ruleNames]
+        return [left.pop(id(stored), None) for stored in self.ruleArrays]
 
     # Modes ------------------------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""A compiled step in evalMode runs the graph that an If selects, or that a Loop repeats, as a program."""
+"""A compiled step runs the graph that an If selects, or that a Loop repeats, as programs, forward and back."""
 
 import pickle
 
@@ -24,7 +24,8 @@ from puregraph import (
     load,
 )
 from puregraph.compile.program import Program
-from puregraph.modules.control.innerpass import _InnerPrograms
+from puregraph.modules.control import innerprograms
+from puregraph.modules.control.innerprograms import _InnerPrograms
 from puregraph.ops.native.llvm import jit
 
 pytestmark = pytest.mark.skipif(not jit.available(), reason="needs llvmlite")
@@ -51,16 +52,21 @@ def either(first=None):
 
 def ran(monkeypatch):
     """The number of runs by programs, in a list that grows."""
-    runs, outputs = [], _InnerPrograms.outputs
+    return counted(monkeypatch, "outputs")
 
-    def counted(self, *arguments):
-        result = outputs(self, *arguments)
+
+def counted(monkeypatch, name):
+    """The results of a method of the programs, without None, in a list that grows."""
+    results, method = [], getattr(_InnerPrograms, name)
+
+    def noted(self, *arguments):
+        result = method(self, *arguments)
         if result is not None:
-            runs.append(result)
+            results.append(result)
         return result
 
-    monkeypatch.setattr(_InnerPrograms, "outputs", counted)
-    return runs
+    monkeypatch.setattr(_InnerPrograms, name, noted)
+    return results
 
 
 @pytest.mark.parametrize("sign", [1, -1])
@@ -92,20 +98,50 @@ def test_changed_parameters_are_read(monkeypatch):
     np.testing.assert_allclose(program.run(x), net(x), 1e-5, 1e-5)
 
 
-def test_training_keeps_all_values(monkeypatch):
-    runs = ran(monkeypatch)
+@pytest.mark.parametrize("sign", [1, -1])
+def test_training_runs_programs_forward_and_back(monkeypatch, sign):
+    runs, passes = ran(monkeypatch), counted(monkeypatch, "passed")
     net = either()
-    x, y = np.ones((2, 6), np.float32), np.zeros((2, 2), np.float32)
+    x, y = np.full((2, 6), sign, np.float32), np.zeros((2, 2), np.float32)
     step = net.compile(x.shape, y.shape, cost=puregraph.MSE())
-    step.run(x, y)
+    for _ in range(3):
+        step.run(x, y)
     got = {path: p.grad.copy() for path, p in net.params.items()}
     cost = puregraph.MSE()
     cost(net(x), y)
     cost.backward()
     net.backward(cost.grad[0])
-    assert not runs
+    assert not runs and len(passes) == 2
     for path, p in net.params.items():
         np.testing.assert_allclose(got[path], p.grad, 1e-5, 1e-6)
+
+
+def test_a_parameter_that_is_frozen_later_keeps_its_value(monkeypatch):
+    passes, net = counted(monkeypatch, "passed"), either()
+    x, y = np.ones((2, 6), np.float32), np.zeros((2, 2), np.float32)
+    step = net.compile(x.shape, y.shape, cost=puregraph.MSE(), optimizer=puregraph.SGD(0.1))
+    for _ in range(3):
+        step.run(x, y)
+    paths = [path for path in net.params if ".u." in path]
+    net.params[paths[0]].trainable = False
+    before = {path: net.params[path].data.copy() for path in paths}
+    for _ in range(3):
+        step.run(x, y)
+    assert paths and passes
+    assert [np.array_equal(net.params[path].data, before[path]) for path in paths] == [True] + [False] * (
+        len(paths) - 1
+    )
+
+
+def test_more_shapes_than_are_kept_run_nodes(monkeypatch):
+    monkeypatch.setattr(innerprograms, "MAX_PASSES", 1)
+    passes, net = counted(monkeypatch, "passed"), either()
+    for n in (2, 3):
+        x, y = np.ones((n, 6), np.float32), np.zeros((n, 2), np.float32)
+        step = net.compile(x.shape, y.shape, cost=puregraph.MSE())
+        for _ in range(3):
+            step.run(x, y)
+    assert len(passes) == 2
 
 
 def test_gradients_in_evalMode(monkeypatch):
@@ -116,9 +152,10 @@ def test_gradients_in_evalMode(monkeypatch):
     net.backward(g)
     wanted = net.grad
     step = Program(net, [x.shape], grads=(True,))
+    passes = counted(monkeypatch, "passed")
     step.run(x, g)
     step.run(x, g)
-    assert runs
+    assert runs and passes
     np.testing.assert_allclose(step.grad[0] if isinstance(step.grad, list) else step.grad, wanted, 1e-5, 1e-6)
 
 
@@ -166,3 +203,14 @@ def test_programs_are_not_part_of_files_or_copies(tmp_path):
     np.testing.assert_array_equal(again(x), net(x))
     net.save(tmp_path / "net.h5")
     np.testing.assert_array_equal(load(tmp_path / "net.h5")(x), net(x))
+
+
+def test_a_net_in_evalMode_that_is_compiled_for_training_is_trained():
+    net = either().evalMode()
+    x, y = np.ones((2, 6), np.float32), np.zeros((2, 2), np.float32)
+    before = {path: p.data.copy() for path, p in net.params.items()}
+    step = net.compile(x.shape, y.shape, cost=puregraph.MSE(), optimizer=puregraph.SGD(0.1))
+    for _ in range(3):
+        step.run(x, y)
+        step.run(-x, y)
+    assert not [path for path, p in net.params.items() if np.array_equal(p.data, before[path])]

@@ -56,7 +56,7 @@ class GrainPieces:
     def valuesFor(self, grads: list[Any], values: list[Any]) -> list[Any]:
         """Return the initial values of backward: the gradients of the outputs, and values kept by forward."""
         back = self.partitioned.back
-        inner, known = back.steps(), self.partitioned.withOutlines(values)
+        inner, known = back.steps(), self.partitioned.withOutlines(values, self.partitioned.sizes)
         initial: list[Any] = [None] * inner.count
         for number, x in zip(inner.inputs, [*grads, *[known[n] for n in back.numbers]], strict=True):
             initial[number] = x

@@ -18,7 +18,6 @@ from puregraph.graph.pointwise import Pointwise
 from puregraph.modules.arithmetic import Add
 from puregraph.modules.control.innerpass import (
     _InnerPass,
-    _InnerPrograms,
     agreed,
     backThrough,
     checkInside,
@@ -26,10 +25,10 @@ from puregraph.modules.control.innerpass import (
     filledIn,
     isTraced,
     outside,
-    programOutputs,
     shapesInside,
     writtenStates,
 )
+from puregraph.modules.control.innerprograms import _CompiledPass, _InnerPrograms
 from puregraph.modules.linear import Linear
 
 
@@ -134,12 +133,18 @@ class If(GraphHolder):
 
     def updateData(self, condition, *arguments):
         graph, count = self.branch(condition), len(self.first.inputs)
-        outs = programOutputs(self, graph, arguments[:count], arguments[count:])
-        if outs is not None:
-            return (*outs, _InnerPass(graph, None, {}))
-        stored = dict(zip(self.ruleNames, arguments[count:]))
+        inputs, arrays = arguments[:count], arguments[count:]
+        if self.isTraining:
+            compiled = self.programs.passed(self, graph, inputs, arrays)
+            if compiled is not None:
+                return (*compiled.outputs, _InnerPass(graph, [compiled], {}))
+        else:
+            outs = self.programs.outputs(self, graph, inputs, arrays)
+            if outs is not None:
+                return (*outs, _InnerPass(graph, None, {}))
+        stored = dict(zip(self.ruleNames, arrays))
         before = writtenStates(self, stored)
-        values = self.run(graph, arguments[:count], stored)
+        values = self.run(graph, inputs, stored)
         return (*(values[n] for n in graph.steps().outputs), _InnerPass(graph, [values], before))
 
     def run(self, graph, inputs, stored):
@@ -151,10 +156,12 @@ class If(GraphHolder):
     def updateGrad(self, grad, condition, *arguments, needs):
         names, count, ran = self.ruleNames, len(self.first.inputs), arguments[-1]
         inputs, stored = arguments[:count], dict(zip(names, arguments[count:]))
-        values = None if ran.runs is None else ran.runs[0]
-        if values is None or isTraced((*inputs, *stored.values())):
+        wanted = frozenset(id(param) for param, need in zip(self.ruleArrays, needs[1 + count :]) if need)
+        known = ran.runs or [self.programs.passed(self, ran.graph, inputs, stored.values(), wanted)]
+        values = known[0]
+        isShort = isinstance(values, _CompiledPass) and not wanted <= values.wanted
+        if values is None or isShort or isTraced((*inputs, *stored.values())):
             values = self.run(ran.graph, inputs, {**stored, **{k: x.copy() for k, x in ran.before.items()}})
-        wanted = frozenset(id(getattr(self, name)) for name, need in zip(names, needs[1 + count :]) if need)
         grads = grad if len(self.outputNames) > 1 else [grad]
         new, params = backThrough(ran.graph, grads, values, any(needs[1 : 1 + count]), wanted)
         allGrads = [None, *new, *self.inOrder(params)]

@@ -11,15 +11,14 @@ from puregraph.autodiff.functionalcall import backwardOf
 from puregraph.core.device import toHost
 from puregraph.core.dim import Dim
 from puregraph.core.errors import DtypeError, Fault, ShapeError, show
-from puregraph.core.late import Late
-from puregraph.core.param import FixedState, State
+from puregraph.core.param import FixedState
 from puregraph.core.shape import symbols, valued, valueOf
 from puregraph.core.tracer import tracerOf
 from puregraph.graph import Graph
 from puregraph.graph.graphholder import GraphHolder
 from puregraph.graph.inference import inferShapes, inferTypes
 from puregraph.graph.steps import Steps
-from puregraph.ops.kernel import allowed
+from puregraph.modules.control.innerprograms import _CompiledPass
 
 MAX_SHAPE_ELEMENTS = 64  # an input with more elements is not read for shapes
 
@@ -27,12 +26,13 @@ MAX_SHAPE_ELEMENTS = 64  # an input with more elements is not read for shapes
 class _InnerPass:
     """The values of several runs of a graph, and the states before them, as one object that no rule takes for an array.
 
-    `runs` has the values of each run by number; None: they are not kept, and are computed again for gradients.
+    `runs` has the values of each run by number, or its `_CompiledPass`; None: they are not kept, and are computed again
+    for gradients.
     """
 
     flows = True  # passed on to a backward graph that is separate from the forward graph
 
-    def __init__(self, graph: Graph, runs: list[list[Any]] | None, before: dict[str, Any]):
+    def __init__(self, graph: Graph, runs: list[Any] | None, before: dict[str, Any]):
         self.graph, self.runs, self.before = graph, runs, before
 
 
@@ -41,53 +41,18 @@ def writtenStates(holder: GraphHolder, stored: dict[str, Any]) -> dict[str, Any]
     return {name: stored[name].copy() for name, s in holder.states.items() if not isinstance(s, FixedState)}
 
 
-class _InnerPrograms:
-    """The programs of the graphs that a module runs, which a compiled step uses in place of their nodes."""
-
-    programsOf: Any = Late("puregraph.compile.cache", "Programs")
-
-    def __init__(self) -> None:
-        self.byGraph: dict[int, Any] = {}
-        self.key: Any = None
-        self.stored: list[Any] = []
-
-    def __reduce__(self) -> Any:
-        return _InnerPrograms, ()
-
-    def outputs(self, holder: GraphHolder, graph: Graph, inputs: Any, arrays: Any) -> list[Any] | None:
-        """The outputs of a graph by a program; None if it cannot take the arrays or changes states."""
-        locations = holder.locations
-        if self.key is not locations:
-            self.key, self.stored = locations, [*holder.params.values(), *holder.states.values()]
-        isWritten = any(isinstance(s, State) and not isinstance(s, FixedState) for s in self.stored)
-        pairs = zip(arrays, self.stored, strict=True)
-        if isWritten or not all(a is s.array or isinstance(s, FixedState) for a, s in pairs):
-            return None
-        programs = self.byGraph.get(id(graph))
-        if programs is None:
-            programs = self.byGraph[id(graph)] = type(self).programsOf(graph)
-        inputs = list(map(np.asarray, inputs))
-        program = programs.get(inputs)
-        if program is None:
-            return None
-        result = program.run(*inputs)
-        return result if isinstance(result, list) else [result]
-
-
-def programOutputs(holder: Any, graph: Graph, inputs: Any, arrays: Any) -> list[Any] | None:
-    """The outputs of a graph by a program, in a compiled step in evalMode; None: its nodes have to run."""
-    if not allowed.programs or holder.isTraining:
-        return None
-    return holder.programs.outputs(holder, graph, inputs, arrays)
-
-
 def backThrough(
-    graph: Graph, grads: list[Any], values: list[Any], updGrad: bool, wanted: frozenset[int]
+    graph: Graph, grads: list[Any], values: Any, updGrad: bool, wanted: frozenset[int]
 ) -> tuple[list[Any], dict[int, Any]]:
-    """Gradients of a run's inputs, and of parameters by id, from the gradients of its outputs."""
+    """Gradients of a run's inputs, and of parameters by id, from the gradients of its outputs.
+
+    `values` has the values of the run by number, or is the `_CompiledPass` that has them.
+    """
     steps = graph.steps()
     if all(g is None for g in grads):
         return [None] * len(steps.inputs), {}
+    if isinstance(values, _CompiledPass):
+        return values.gradients(grads)
     inputs, paramGrads = backwardOf(graph, steps, updGrad, wanted).gradients(grads, values, shows=False)
     return inputs, {id(p): g for p, g in paramGrads if g is not None}
 

@@ -11,17 +11,16 @@ from puregraph.core.tracer import tracerOf
 from puregraph.graph.graphholder import GraphHolder
 from puregraph.modules.control.innerpass import (
     _InnerPass,
-    _InnerPrograms,
     backThrough,
     checkInside,
     dtypesInside,
     filledIn,
     isTraced,
     outside,
-    programOutputs,
     shapesInside,
     writtenStates,
 )
+from puregraph.modules.control.innerprograms import _InnerPrograms
 from puregraph.ops.recurrent.repeatbody import repeatBody
 
 
@@ -130,7 +129,7 @@ class _RepeatedGraph(GraphHolder):
             if not starts and times is None:
                 checkInside(self.body, runInputs)
             starts.append((runInputs, writtenStates(self, stored)))
-            outs = programOutputs(self, self.body, runInputs, stored.values())
+            outs = self.programs.outputs(self, self.body, runInputs, stored.values())
             if outs is None:
                 values = steps.run(runInputs, numbers)
                 outs = [values[n] for n in steps.outputs]
@@ -158,7 +157,7 @@ class _RepeatedGraph(GraphHolder):
             states = starts[0][1] if starts else {}
             again = {**stored, **{name: x.copy() for name, x in states.items()}}
             starts, _, _ = self.forward(inputs, list(inputs[first : first + self.carried]), again, len(starts))
-        wanted = frozenset(id(getattr(self, name)) for name, need in zip(names, needs[count:]) if need)
+        wanted = frozenset(id(param) for param, need in zip(self.ruleArrays, needs[count:]) if need)
         grads = list(grad) if len(self.outputNames) > 1 else [grad]
         carried, stacks = grads[: self.carried], grads[self.carried :]
         steps, shared = self.body.steps(), None
@@ -166,8 +165,10 @@ class _RepeatedGraph(GraphHolder):
         slices: list[Any] = []
         for t in reversed(range(len(starts))):
             runInputs, states = starts[t]
-            numbers = self.numbered(steps, {**stored, **{name: x.copy() for name, x in states.items()}})
-            values = steps.run(runInputs, numbers)
+            values: Any = self.programs.passed(self, self.body, runInputs, stored.values(), wanted)
+            if values is None:
+                numbers = self.numbered(steps, {**stored, **{name: x.copy() for name, x in states.items()}})
+                values = steps.run(runInputs, numbers)
             rows = [None if g is None else self.atTime(g, i, t, len(starts)) for i, g in enumerate(stacks)]
             seeds = [*[None] * self.answers, *carried, *rows]
             new, runParams = backThrough(self.body, seeds, values, True, wanted)
@@ -253,7 +254,7 @@ class _RepeatedGraph(GraphHolder):
         ends = [np.zeros_like(c) if g is None else g for g, c, f in zip(grads, carried, isFloat) if f]
         slices = self.slicesOf(inputs)
         taken = [*(s[:-1] for s in states), *slices]
-        wanted = frozenset(id(getattr(self, name)) for name, need in zip(names, needs[count:]) if need)
+        wanted = frozenset(id(param) for param, need in zip(self.ruleArrays, needs[count:]) if need)
         start = self.leading + self.carried
         moving, summing = needs[start : start + self.sliced], needs[start + self.sliced :]
 
