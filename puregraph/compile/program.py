@@ -36,6 +36,7 @@ from puregraph.core.late import Late
 from puregraph.core.machinememory import largeFault
 from puregraph.core.opensize import ClosedStepError
 from puregraph.graph import Graph
+from puregraph.graph.inference import followSizes
 
 if TYPE_CHECKING:
     from puregraph.compile.opensteps import OpenSteps
@@ -136,6 +137,8 @@ class Program:
                 self.backend = backendFor(self.graph, self.graph.dtype or real)
                 if self.backend is not GPU and any(m.precision == "bfloat16" for m in self.modules):
                     noteHalves(self.graph)
+                if self.steps.followers:
+                    followSizes(self.steps, self.shapes)
                 opened = self.openSteps.schedule(self) if self.mayBeOpen else None
                 self.isOpened = opened is not None
                 schedule = self.schedule() if opened is None else opened
@@ -207,6 +210,7 @@ class Program:
     def mayBeOpen(self) -> bool:
         """True if this program may be made from a step with open sizes."""
         isPlain = self.budget is None and self.request.trial is None
+        isPlain = isPlain and not self.steps.followers  # the sizes of their states are no open sizes
         return self.openSteps is not None and self.backend is NATIVE and isPlain
 
     def schedule(self, **changed: Any) -> Schedule:

@@ -16,13 +16,25 @@ from puregraph.core.base.dtype import isFloating, isNumeric, nativeType
 from puregraph.core.base.fingerprint import fingerprint
 from puregraph.core.base.lease import Lease, isLendable, lend
 from puregraph.core.base.widen import noteDtype
-from puregraph.core.errors import ArgumentError, DtypeError, Fault, ShapeError, UnknownAttributeError, addLocation, show
+from puregraph.core.errors import (
+    ArgumentError,
+    DtypeError,
+    Fault,
+    ShapeError,
+    UnknownAttributeError,
+    addLocation,
+    need,
+    show,
+)
 from puregraph.core.initial import SEED, Start, generator, start
 from puregraph.core.machinememory import needMemory
+from puregraph.core.shape import asShape, bind, isInstance
 from puregraph.core.tracer import Tracer
 from puregraph.core.versioning import ARRAYVERSIONS, COUNTER, Kept, LastUpdate, VersionedAttribute
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from numpy.typing import DTypeLike
 
     from puregraph.core.device import Array
@@ -378,6 +390,9 @@ class State(Stored):
 
     Floating states stay in float32 or better, and whole numbers as they are, whatever a graph computes in.
 
+    Sizes may be symbols, as in State(("N", 8)): the first run sets them, by `Module.stateSizesFrom` of its input
+    shapes. Until then, and after `reset()`, they are 0. A run of other sizes is a ShapeError.
+
     >>> norm = BatchNorm(4)
     >>> {name: state.shape for name, state in norm.states.items()}
     {'mean': (4,), 'var': (4,), 'count': ()}
@@ -385,8 +400,52 @@ class State(Stored):
 
     kind = "state"
     options = ("data",)
+    declared: Any = None  # the shape with its symbols, None if it has none
 
     elsewhere = dict.fromkeys(("trainable", "rate", "decay", "grad"), "a State is never trained")
+
+    def __init__(self, shape: Sequence[Any], initial: Any = "zeros", dtype: DTypeLike = np.float32):
+        isOpen = isinstance(shape, (tuple, list)) and any(isinstance(n, str) for n in shape)
+        sizes = tuple([0 if isinstance(n, str) else n for n in shape]) if isOpen else shape
+        super().__init__(sizes, initial, dtype)  # type: ignore[arg-type]
+        vars(self)["declared"] = asShape(shape) if isOpen else None
+
+    def follow(self, sizes: Mapping[str, Any]) -> None:
+        """Set the sizes of the symbols; the values are then the starting ones.
+
+        Raises    ShapeError if they have other sizes already
+        """
+        shape = bind(self.declared or self.shape, sizes, complete=True)
+        if shape == self.shape:
+            return
+        hint = "call reset() of this state, as in net.states[path].reset(), before data of other sizes"
+        need(self.shape == self.unbound, f"a state of shape {show(self.shape)}, as in the runs before", shape, hint)
+        vars(self)["shape"] = shape
+        self.array = None
+        self.bumpVersion()
+
+    def reset(self) -> None:
+        """Forget the values and the sizes of the symbols: the next run sets them anew.
+
+        Raises    ArgumentError if no size is a symbol
+        """
+        if self.declared is None:
+            raise ArgumentError(f"{self!r} has no symbols in its shape to reset; set its values by .data[...] = ...")
+        vars(self)["shape"] = self.unbound
+        self.array = None
+        self.bumpVersion()
+
+    @property
+    def unbound(self) -> tuple[int, ...]:
+        """The shape before the first run."""
+        return tuple([n if isinstance(n, int) else 0 for n in self.declared or self.shape])
+
+    def takes(self, shape: Sequence[int]) -> bool:
+        """True if an array of this shape can be the values, in which symbols stand for any size."""
+        return isInstance(tuple(shape), self.declared or self.shape)
+
+    def __getstate__(self) -> dict:
+        return super().__getstate__() | ({} if self.declared is None else {"initial": self.initial})
 
     def calcMode(self, dtype: DTypeLike) -> None:
         if isFloating(self.dtype):

@@ -17,7 +17,15 @@ from puregraph.core.rules import rulesFor
 from puregraph.core.shape import valueOf
 from puregraph.core.tracer import tracerOf
 from puregraph.graph.datachecks import areMixed, checkInputTypes, checkResults, checkValues
-from puregraph.graph.inference import Inferred, StepShapes, inferShapes, inferTypes, inputTypes, takenTypes
+from puregraph.graph.inference import (
+    Inferred,
+    StepShapes,
+    followSizes,
+    inferShapes,
+    inferTypes,
+    inputTypes,
+    takenTypes,
+)
 from puregraph.graph.lastpass import MODE, Pass, savedOf, storeGrads
 from puregraph.graph.lookup import setInside
 from puregraph.graph.module import Module, checkGrads, holdsNode, shapesOf
@@ -200,11 +208,15 @@ class Graph(NodeGraph):
         except AttributeError:  # a value that is not an array
             key = tuple([(shapeOf(x), getattr(x, "dtype", type(x))) for x in data])
         if key in self.checked:
+            if steps.followers:
+                followSizes(steps, [shapeOf(x) for x in data])
             return self.checked[key]
         checkValues(data, self.title())
         dtypes = [getattr(x, "dtype", None) for x in data]
         inferred = self.infer([shapeOf(x) for x in data], dtypes=dtypes)
         checkInputTypes(data, steps, inferred.rows, self.dtype)
+        if steps.followers:
+            followSizes(steps, [shapeOf(x) for x in data])
         if len(self.checked) > 256:
             self.checked.clear()
         self.checked[key] = inferred.rows if inferred.isOpen else []

@@ -10,6 +10,7 @@ from puregraph.core.base.dtype import BOOL, INDEX, isBfloat16, isFloating
 from puregraph.core.base.signals import isAsynchronous
 from puregraph.core.errors import DtypeError, Fault, PuregraphError, ShapeError, show
 from puregraph.core.shape import FreshSymbols, withValues
+from puregraph.graph.node import located
 from puregraph.graph.steps import GraphStep, Steps, inputNames
 
 if TYPE_CHECKING:
@@ -69,6 +70,20 @@ def inferShapes(steps: Steps, inputShapes: list[Any], dtypes: list[Any] | None =
                 known[number] = shape
     rows = [*undeclared(steps, known, kinds), *rows]
     return Inferred(rows, [known[n] for n in steps.outputs], [kinds[n] for n in steps.outputs], fresh.isUsed)
+
+
+def followSizes(steps: Steps, inputShapes: list[Any]) -> None:
+    """Set the sizes of states with symbols, for inputs that fit.
+
+    Raises    ShapeError naming the first node whose state has other sizes from an earlier run
+    """
+    known = {row.step: row.inshapes for row in inferShapes(steps, inputShapes).rows if row.shapes is not None}
+    for step in steps.followers:
+        if step in known:
+            try:
+                step.module.followSizes(*known[step])
+            except ShapeError as error:
+                raise located(error, step.path, step.label) from None
 
 
 def undeclared(steps: Steps, shapes: list[Shape | None], dtypes: list[np.dtype | None]) -> list[StepShapes]:

@@ -311,6 +311,26 @@ class Module(KeepsLastCall, KeepsInitArgs, Parameterized):
             [n for n in signature(type(self).updateData).names if isinstance(attributes.get(n, ""), PARAMETER)]
         )
 
+    def stateSizesFrom(self, *shapes: Any) -> dict[str, Any]:
+        """The sizes of the symbols in the shapes of states, from the shapes of the inputs.
+
+        A module whose states have symbols, such as State(("N", 8)), implements it: {"N": shapes[0][0]}.
+        """
+        raise NotImplementedError(f"{type(self).__name__} needs stateSizesFrom(*shapes) for the sizes of its states")
+
+    @property
+    def followers(self) -> list[State]:
+        """The states whose shapes have symbols."""
+        return [s for _, s in self.storedOf(State) if s.declared is not None]
+
+    def followSizes(self, *shapes: Any) -> None:
+        """Set the sizes of states with symbols by the shapes of the inputs.
+
+        Raises    ShapeError if a state has other sizes from an earlier run
+        """
+        for state in self.followers:
+            state.follow(self.stateSizesFrom(*shapes))
+
     def ruleParams(self) -> list[Param | State | None]:
         """The parameters and states that the rules take; None for one that was left out."""
         return [getattr(self, name) for name in self.ruleNames]

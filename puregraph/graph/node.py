@@ -113,6 +113,7 @@ class Node(LinkedNode):
         shapes = [None if x is None else shapeOf(x) for x in inputs]
         try:
             self.module.dataShapeFrom(*shapes)
+            self.module.followSizes(*shapes)
             stored = dict(zip(self.module.ruleNames, self.module.ruleParams()))
             arguments = inputs + [None if p is None else p.materialize() for p in stored.values()]
             result = forwardCall(self.module, arguments, len(inputs))

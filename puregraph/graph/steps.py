@@ -93,6 +93,11 @@ class Steps:
         self.count = 1
         self.numbers: dict[tuple[int, str], int] = {}
 
+    @CachedProperty
+    def followers(self) -> list[GraphStep]:
+        """The steps of modules with states whose shapes have symbols."""
+        return [step for step in self.items if step.stored and step.module.followers]
+
     # Building ---------------------------------------------------------------------------------------------------------
 
     def new(self, path: str, names: Sequence[str]) -> tuple[int, ...]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from puregraph.core.base.dtype import dtypeNamed
 from puregraph.core.errors import CheckpointError, brief, quote
-from puregraph.core.param import DerivedKind, Param, Stored
+from puregraph.core.param import DerivedKind, Param, State, Stored
 from puregraph.core.storage.hdf import RANK
 from puregraph.core.storage.jsoncodec import decode
 from puregraph.core.versioning import COUNTER
@@ -106,7 +106,9 @@ def setUp(holders: dict[str, Module], path: str, settings: dict[str, Any]) -> bo
     kind, shape = KINDS[settings["kind"]], shapeOf(settings["shape"], path)
     stored: Any = vars(holder).get(name)
     isNew = type(stored) is not kind or tuple(stored.shape) != shape
-    if isNew:
+    if isNew and type(stored) is kind is State and stored.declared is not None and stored.takes(shape):
+        vars(stored).update(shape=shape, array=None)
+    elif isNew:
         stored = vars(holder)[name] = kind(shape)
     dtype = dtypeNamed(settings["dtype"])
     if stored.dtype != dtype:

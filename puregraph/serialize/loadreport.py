@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from puregraph.core.errors import printable, quote, show
-from puregraph.core.param import FixedState, Param, Stored
+from puregraph.core.param import FixedState, Param, State, Stored
 from puregraph.graph import Graph
 from puregraph.graph.lookup import nearest
 
@@ -92,7 +92,9 @@ def match(source: Any, graph: Graph, targets: dict[str, Stored]) -> tuple[LoadRe
                 near = source.unused or source.arrays if len(report.missing) < MAX_LISTED else {}
                 reason = lacks(path, near, source.expected.get(path, path))
                 report.missing.append(Mismatch(path, describeArray(stored), reason))
-        elif source.kinds[names[0]] != kind or not source.fits(names[0], stored.shape, stored.dtype):
+        elif source.kinds[names[0]] != kind or not source.fits(
+            names[0], shapeIn(source, names[0], stored), stored.dtype
+        ):
             note = "" if source.kinds[names[0]] == kind else f" as one of its {source.kinds[names[0]]}"
             stands = describeArray(source.arrays[names[0]]) + note
             report.mismatched.append(Mismatch(path, describeArray(stored), stands))
@@ -110,6 +112,13 @@ def match(source: Any, graph: Graph, targets: dict[str, Stored]) -> tuple[LoadRe
         near = targets if len(report.extra) < MAX_LISTED else {}
         report.extra.append(Mismatch(path, lacks(path, near), describeArray(array)))
     return report, chosen
+
+
+def shapeIn(source: Any, name: str, stored: Stored) -> tuple[int, ...]:
+    """The shape to read an array in: that of the file if the symbols of a state can take its sizes."""
+    shape = tuple(source.arrays[name].shape)
+    isOpen = isinstance(stored, State) and stored.declared is not None and stored.takes(shape)
+    return shape if isOpen else stored.shape
 
 
 def sameArray(source: Any, first: str, other: str) -> bool:

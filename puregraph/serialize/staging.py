@@ -18,7 +18,7 @@ from puregraph.core.versioning import ARRAYVERSIONS, COUNTER
 from puregraph.graph import Graph
 from puregraph.graph.lookup import nearest
 from puregraph.optimizers.changedoptions import restoringOptions
-from puregraph.serialize.loadreport import LoadReport, listed, match
+from puregraph.serialize.loadreport import LoadReport, listed, match, shapeIn
 from puregraph.serialize.savedoptimizer import named, partOf, remake
 
 if TYPE_CHECKING:
@@ -62,7 +62,10 @@ def stage(source: Any, graph: Graph, optimizer: Any, strict: bool, only: Any = N
     if strict and not report.complete:
         raise CheckpointError(f"the graph holds other arrays: {report}{source.advice(graph, report)}")
     kept: list[str] = []
-    values = {p: device.toDevice(source.read(at, targets[p].shape, targets[p].dtype)) for p, at in chosen.items()}
+    values = {
+        p: device.toDevice(source.read(at, shapeIn(source, at, targets[p]), targets[p].dtype))
+        for p, at in chosen.items()
+    }
     if strict:
         source.check(chosen.values())
     loaded = Loaded(report, source.extra())
@@ -97,9 +100,10 @@ def selected(targets: dict[str, Stored], patterns: Iterable[str]) -> dict[str, S
 def putting(stored: Stored, value: AnyArray) -> list[Callable[[], object]]:
     """Return the steps that set an array's values and give it a new version. An existing array is written in place."""
     renew = partial(vars(stored).__setitem__, "version", next(ARRAYVERSIONS))
-    if stored.array is not None:
+    if stored.array is not None and stored.array.shape == value.shape:
         return [partial(stored.array.__setitem__, ..., value), renew]
-    return [partial(vars(stored).__setitem__, "array", aligned(fitting(value, stored.dtype))), renew]
+    sizes = partial(vars(stored).__setitem__, "shape", tuple(value.shape))
+    return [sizes, partial(vars(stored).__setitem__, "array", aligned(fitting(value, stored.dtype))), renew]
 
 
 def assign(steps: list[Callable[[], object]]) -> None:

@@ -64,6 +64,8 @@ def shapesInside(graph: Graph, shapes: Any) -> list[Any]:
     """
 
     def infer() -> list[Any]:
+        for step in graph.steps().followers:
+            raise ShapeError(Fault("states of fixed sizes in a graph inside a module", f"symbols at '{step.path}'"))
         inferred = inferShapes(graph.steps(), list(shapes))
         faults = [row.fault for row in inferred.rows if row.fault]
         if faults:
