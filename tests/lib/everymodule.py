@@ -117,6 +117,9 @@ ONNUMPY = set(
     """.split()
 )
 
+# those of them whose steps native code computes, and a GPU does not
+NATIVEONLY = set("AdaptiveMaxPool GridSample Multinomial ReverseSequence Scan".split())
+
 
 def isOpen(found):
     """Whether sizes of a class depend on the data, so that no program is compiled."""
