@@ -58,6 +58,19 @@ def programsIn(cache):
     return [p for programs in cache.rules.values() for p in programs.values()]
 
 
+@pytest.mark.parametrize("isTransposed", [False, True])
+@pytest.mark.parametrize("shape", [(300,), (1, 300), (1, 1, 300), (2, 300)])
+def test_a_vector_times_a_large_matrix_is_left_to_numpy(shape, isTransposed):
+    """Both read the matrix once, and native code takes longer to start; two rows are worth it."""
+    layer, cache = Linear(300, 400, transpose=isTransposed), RuleCache()
+    W, b = layer.W.data, layer.b.data
+    x = RNG.standard_normal(shape).astype("f4")
+    y = cache.run(layer, [x, W, b])
+    assert (y is None) == (shape != (2, 300))
+    assert programsIn(cache) == [None] or y is not None
+    np.testing.assert_allclose(layer(x), x @ layer.oriented(W) + b, rtol=1e-5, atol=1e-5)
+
+
 def stepOf(net, x=X):
     y = net(x)
     net.backward(np.cos(np.arange(y.size, dtype=y.dtype)).reshape(y.shape))

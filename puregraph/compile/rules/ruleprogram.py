@@ -20,6 +20,7 @@ from puregraph.compile.trace.recorder import Recorder
 from puregraph.compile.trace.schedule import Schedule
 from puregraph.core.param import State
 from puregraph.graph.node import Node
+from puregraph.graph.rulecalls import NativeRules
 from puregraph.graph.steps import GraphStep, Steps
 from puregraph.ops.ir.value import CallOrigin
 
@@ -35,7 +36,7 @@ class RuleProgram:
     Arguments and results are arrays of the caller: a program holds neither parameters nor results, so modules of equal
     configuration share it. `changes` are the arguments, running statistics, to which the rule writes.
 
-    Raises    UnreadableError, NotCompiledError if the rule cannot be traced, or no native code does any of its work
+    Raises    UnreadableError, NotCompiledError if the rule cannot be traced, or native code would not be faster
     """
 
     backend = NATIVE._replace(outputType=FreshOutput)
@@ -43,7 +44,10 @@ class RuleProgram:
     def __init__(self, module: Any, arguments: Sequence[Any], workspace: Workspace):
         self.workspace = workspace
         self.changes: list[int] = []
-        self.plan = self.backend.plan(runPasses(self.traced(module, arguments), TRACED), None)
+        schedule = runPasses(self.traced(module, arguments), TRACED)
+        if multipliesVector(schedule):
+            raise NotCompiledError("numpy multiplies a vector as fast, and starts sooner")
+        self.plan = self.backend.plan(schedule, None)
         if not any(call.kind.isNative for call in self.plan.schedule.calls):
             raise NotCompiledError("numpy does all of the work")
         workspace.reserve(roundedUp(self.plan.bytes))
@@ -122,6 +126,18 @@ class RuleProgram:
         for i, new in zip(self.changes, results[count:]):
             arguments[i][...] = new
         return tuple(results[:count])
+
+
+def multipliesVector(schedule: Schedule) -> bool:
+    """True if the only large operand is the matrix of one product with a vector: its bytes are read once, by BLAS as
+    fast as by native code."""
+    computed = [call for call in schedule.calls if not call.kind.isView]
+    products = [call for call in computed if call.kind.isContraction]
+    if len(products) != 1 or products[0].function is not np.matmul:
+        return False
+    outs = [y for call in computed for y in call.outs if y is not None]
+    (y,) = products[0].outs
+    return y.dtype.kind == "f" and y.size == max(y.shape, default=1) and all(y.nbytes < NativeRules.leastBytes for y in outs)
 
 
 def roundedUp(size: int) -> int:
