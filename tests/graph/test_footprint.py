@@ -5,7 +5,7 @@ import random
 import numpy as np
 import pytest
 
-from puregraph.core.errors import GraphError
+from puregraph.core.errors import ArgumentError, GraphError, ShapeError
 from puregraph.core.rules import registerRule
 from puregraph.graph import Graph
 from puregraph.graph.analysis.footprint import Footprint
@@ -42,6 +42,36 @@ def kept(*modules, shape=(5, 3)):
     size = int(np.prod(Sequential(*modules).dataShapeFrom(shape)[1:]))
     net = Sequential(Linear(shape[1], shape[1], name="first"), *modules, Flatten(), Linear(size, 1, name="last"))
     return Footprint(net, shape).kept() - shape[0] * (shape[1] + size) * 4
+
+
+# Seconds --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("N", [1, 1000])
+def test_seconds_are_those_of_operations_or_of_bytes_whichever_are_more(N):
+    """A product of 300 x 400 weights in batches of N, bound by the bytes of its weights for N = 1, and a Relu."""
+    flops, bandwidth = 1e11, 1e10
+    net = Sequential(Linear(300, 400, useBias=False), Flatten(), Relu())
+    product = max(2 * N * 300 * 400 / flops, 4 * (300 * 400 + N * 700) / bandwidth)
+    relu = max(400 * N / flops, 4 * 800 * N / bandwidth)
+    assert (2 * 300 * 400 * N / flops > 4 * 300 * 400 / bandwidth) == (N > 1)
+    footprint = Footprint(net, ("N", 300))
+    assert footprint.seconds(flops, bandwidth, False, N=N) == pytest.approx(product + relu)
+    assert footprint.seconds(flops, bandwidth, N=N) == pytest.approx(3 * product + 2 * relu)
+
+
+def test_seconds_of_a_table_are_those_of_the_rows_that_are_read():
+    footprint = Footprint(Sequential(Embedder(1000, 16)), (5, 3))
+    assert footprint.seconds(1e11, 1e10, False) == pytest.approx(4 * 5 * 3 * 16 / 1e10)
+
+
+def test_seconds_need_rates_and_sizes_and_a_network_without_faults():
+    footprint = Footprint(linearReluLinear(), ("N", 3))
+    with pytest.raises(ArgumentError, match="bandwidth: wanted a rate above 0, got 0"):
+        footprint.seconds(1e11, 0, N=2)
+    with pytest.raises(ShapeError, match="sizes for all symbols"):
+        footprint.seconds(1e11, 1e10)
+    assert Footprint(linearReluLinear(), ("N", 4)).seconds(1e11, 1e10) is None
 
 
 # By hand --------------------------------------------------------------------------------------------------------------

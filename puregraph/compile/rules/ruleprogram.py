@@ -137,7 +137,11 @@ def multipliesVector(schedule: Schedule) -> bool:
         return False
     outs = [y for call in computed for y in call.outs if y is not None]
     (y,) = products[0].outs
-    return y.dtype.kind == "f" and y.size == max(y.shape, default=1) and all(y.nbytes < NativeRules.leastBytes for y in outs)
+    return (
+        y.dtype.kind == "f"
+        and y.size == max(y.shape, default=1)
+        and all(y.nbytes < NativeRules.leastBytes for y in outs)
+    )
 
 
 def roundedUp(size: int) -> int:

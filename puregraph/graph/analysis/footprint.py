@@ -8,7 +8,7 @@ import numpy as np
 
 from puregraph.core.base.dtype import isFloating
 from puregraph.core.dim import Size, termsOf
-from puregraph.core.errors import AutoDiffException, Fault, GraphError
+from puregraph.core.errors import ArgumentError, AutoDiffException, Fault, GraphError
 from puregraph.core.late import Late
 from puregraph.core.shape import bind, product, symbols
 from puregraph.graph import Graph
@@ -105,6 +105,32 @@ class Footprint:
     def eager(self, **sizes: int) -> int | None:
         """Bytes after an eager step of a `Graph`, which frees nothing: every node's `data` and `grad` can be read."""
         return None if self.liveness is None else self.paramBytes + self.stateBytes + self.liveness.heldBytes(sizes)
+
+    def seconds(self, flops: float, bandwidth: float, isTraining: bool = True, **sizes: int) -> float | None:
+        """The estimated time of a compiled step on a machine of `flops` operations and `bandwidth` bytes a second.
+
+        Sum over nodes, except views, of passes max(operations / flops, bytes / bandwidth), where the bytes are those of
+        a node's inputs, weights and outputs, or only of its outputs if all inputs are indices. The forward pass counts
+        once; a training step counts a node once more for the gradients of its inputs, and again for those of its
+        weights. The optimizer is not included. None after a fault.
+
+        Source    Williams, Waterman, Patterson 2009, Roofline: an insightful visual performance model
+        Raises    ArgumentError unless both rates are above 0; ShapeError if a size of a symbol is missing
+        """
+        for name, rate in (("flops", flops), ("bandwidth", bandwidth)):
+            if not rate > 0:
+                raise ArgumentError(f"{name}: wanted a rate above 0, got {rate:g}")
+        if self.faults:
+            return None
+        total = 0.0
+        for (step, *_), line in zip(self.rows, self.lines, strict=True):
+            isLookup = step.inputs == len(line.module.indices) > 0
+            read = () if isLookup else step.args
+            numbers = {n for n in (*read, *step.outs) if n is not None and n in self.sizes}
+            operations, *moved = bind((line.flops, *[self.sizes[n] for n in numbers]), sizes, complete=True)
+            passes = 1 + isTraining * (1 + bool(line.module.params))
+            total += 0 if line.module.views else passes * max(operations / flops, sum(moved) / bandwidth)
+        return total
 
     def attention(self, **sizes: int) -> tuple[int, int] | None:
         """Extra cuDNN workspace bytes of the largest attention gradient on a GPU: deterministic (the default up to
