@@ -32,6 +32,14 @@ from puregraph import (
 theirs = pytest.importorskip("sklearn.metrics")
 pytestmark = pytest.mark.filterwarnings("ignore")
 WEIGHED = pytest.mark.parametrize("isWeighed", [False, True])
+DRAWS = {"some": range(40), "more": range(40, 200)}
+SEEDS = {"of a test": DRAWS["some"]}
+
+
+@pytest.fixture(autouse=True, params=["some", pytest.param("more", marks=pytest.mark.slow)])
+def seeds(request, monkeypatch):
+    """The random draws that `compare` tries: 40 everyday, 160 others in slow tests."""
+    monkeypatch.setitem(SEEDS, "of a test", DRAWS[request.param])
 
 
 def softmax(x):
@@ -44,8 +52,8 @@ def sigmoid(x):
 
 
 def compare(make, data, wanted, isWeighed, rtol=1e-9):
-    """Compare a metric with the function `wanted` of what `data` gives, 200 times."""
-    for number in range(200):
+    """Compare a metric with the function `wanted` of what `data` gives, for many random draws."""
+    for number in SEEDS["of a test"]:
         rng = np.random.default_rng(number)
         x, t = data(rng)
         w = rng.random(len(t)) * 3 if isWeighed else None
@@ -144,7 +152,7 @@ def test_a_metric_of_counts_is_that_of_scikit_learn(kind, name, options, isWeigh
 @pytest.mark.parametrize("over", [None, "actual", "predicted", "all"])
 def test_a_confusion_is_that_of_scikit_learn_also_as_fractions(over, isWeighed):
     theirNames = {None: None, "actual": "true", "predicted": "pred", "all": "all"}
-    for number in range(200):
+    for number in SEEDS["of a test"]:
         rng = np.random.default_rng(number)
         x, t = someLabels(rng)
         w = rng.random(len(t)) if isWeighed else None
