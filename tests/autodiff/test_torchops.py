@@ -1,4 +1,4 @@
-"""PyTorch's cases of its operations: values and gradients in float64, next to functions of numpy on Variables."""
+"""PyTorch's cases of its operations: values, gradients and second derivatives, next to numpy on Variables, float64."""
 
 import re
 from collections import Counter
@@ -19,6 +19,7 @@ INFOS = {f"{op.name}.{op.variant_test_name}" if op.variant_test_name else op.nam
 HERE = [name for name in INFOS if name in OPS]
 COUNTS = Counter()
 CLOSE = 1e-9
+TWICE = 6  # samples of an operation whose second derivatives are compared
 
 
 def floats(values):
@@ -43,8 +44,8 @@ def isFloat32(value):
     return torch.is_tensor(value) and value.dtype == torch.float32
 
 
-def compared(op, function, sample, rng):
-    """What is different in the values or gradients of a sample; empty if nothing is."""
+def compared(op, function, sample, rng, isTwice=False):
+    """What is different in the values or gradients of a sample, or in second derivatives; empty if nothing is."""
     inputs = [sample.input, *sample.args]
     settings = {key: value.double() if isFloat32(value) else value for key, value in sample.kwargs.items()}
     theirs = op(*inputs, **settings)
@@ -68,15 +69,39 @@ def compared(op, function, sample, rng):
     if not outs or not tensors:
         return ""
     seeds = [rng.standard_normal(a.shape) for a, _ in outs]
-    wanted = torch.autograd.grad([b for _, b in outs], tensors, [torch.tensor(g) for g in seeds], allow_unused=True)
-    slopes = grad([a for a, _ in outs], variables, seeds, allow_unused=True)
-    for slope, right in zip(slopes, wanted):
+    options = {"allow_unused": True, "create_graph": isTwice}
+    wanted = torch.autograd.grad([b for _, b in outs], tensors, [torch.tensor(g) for g in seeds], **options)
+    slopes = grad([a for a, _ in outs], variables, seeds, **options)
+    wrong = apart(slopes, wanted)
+    if wrong or not isTwice:
+        return wrong and f"gradient {wrong}"
+    wrong = twice(slopes, wanted, variables, tensors, rng)
+    COUNTS["compared twice"] += 1
+    return wrong and f"second derivative {wrong}"
+
+
+def twice(slopes, wanted, variables, tensors, rng):
+    """What is different in the gradients of recorded gradients; one that is not recorded changes nothing."""
+    mine = {i: a for i, a in enumerate(slopes) if isinstance(a, Variable) and a.requires_grad}
+    peers = {i: b for i, b in enumerate(wanted) if b is not None and b.requires_grad}
+    options, none = {"allow_unused": True}, [None] * len(tensors)
+    seeds = {i: rng.standard_normal(tuple(x.shape)) for i, x in (mine | peers).items()}
+    rights = [torch.tensor(seeds[i]) for i in peers]
+    right = torch.autograd.grad(list(peers.values()), tensors, rights, **options) if peers else none
+    seen = grad(list(mine.values()), variables, [seeds[i] for i in mine], **options) if mine else none
+    return apart(seen, right)
+
+
+def apart(ours, theirs):
+    """How far gradients are apart, of which None are zeros, as a sentence; empty if they are not."""
+    for slope, right in zip(ours, theirs, strict=True):
         if slope is not None or right is not None:
             like = next(x for x in (slope, right) if x is not None)
             zero = np.zeros(tuple(like.shape))
-            a, b = zero if slope is None else np.asarray(slope), zero if right is None else right.numpy(force=True)
+            a = zero if slope is None else np.asarray(slope.data if isinstance(slope, Variable) else slope)
+            b = zero if right is None else right.numpy(force=True)
             if far(a, b):
-                return f"gradient {far(a, b)}"
+                return far(a, b)
     return ""
 
 
@@ -87,7 +112,7 @@ def test_an_operation_of_torch_has_the_values_and_gradients_of_ours(name):
     isSmooth = op.supports_autograd
     for i, sample in enumerate(op.sample_inputs("cpu", torch.float64, requires_grad=isSmooth)):
         try:
-            difference = compared(op, OPS[name], sample, rng)
+            difference = compared(op, OPS[name], sample, rng, op.supports_gradgrad and i < TWICE)
             COUNTS["compared"] += 1
         except LeftError as left:
             COUNTS[str(left)] += 1
@@ -105,10 +130,13 @@ def test_an_operation_of_torch_has_the_values_and_gradients_of_ours(name):
 def test_every_operation_is_compared_or_left_out_with_a_reason(capsys):
     reasons = Counter(leftFor(op) for name, op in INFOS.items() if name not in OPS)
     with capsys.disabled():
-        print(f" {len(HERE)} of {len(INFOS)} operations of torch, {COUNTS['compared']} samples compared;", end=" ")
+        print(
+            f" {len(HERE)} of {len(INFOS)} operations of torch, {COUNTS['compared']} samples compared, {COUNTS['compared twice']} also in second derivatives;",
+            end=" ",
+        )
         print("; ".join(f"{count} {why}" for why, count in reasons.most_common()), end="; samples left out: ")
-        print("; ".join(f"{count} {why}" for why, count in COUNTS.most_common() if why != "compared"))
-    assert len(HERE) >= 241 and (not COUNTS or COUNTS["compared"] >= 1900)
+        print("; ".join(f"{count} {why}" for why, count in COUNTS.most_common() if not why.startswith("compared")))
+    assert len(HERE) >= 270 and (not COUNTS or COUNTS["compared"] >= 2200 and COUNTS["compared twice"] >= 900)
 
 
 def test_a_difference_is_seen():

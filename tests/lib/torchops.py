@@ -303,6 +303,70 @@ def fourier(name):
     return call
 
 
+def spectrum(name):
+    """A Fourier transform along several axes; the real and imaginary part of a complex result."""
+
+    def call(x, s=None, dim=None, norm=None):
+        axes = {} if dim is None else {"axes": dim if isinstance(dim, (list, tuple)) else (dim,)}
+        y = getattr(np.fft, name)(x, s, norm=norm, **axes)
+        return [y.real, y.imag] if isinstance(y, ComplexPair) else y
+
+    return call
+
+
+def moments(function):
+    """A variance or deviation, and the mean."""
+
+    def call(x, dim=None, unbiased=True, keepdim=False, correction=None):
+        value = spread(function)(x, dim, unbiased, keepdim, correction)
+        return [value, np.mean(x, axis=None if isinstance(dim, bool) else axes(dim), keepdims=keepdim)]
+
+    return call
+
+
+def extremes(x, dim=None, keepdim=False):
+    """The smallest and the largest."""
+    if x.ndim == 0:
+        raise LeftError("an axis of a number")
+    return [f(x, axis=dim, keepdims=keepdim) for f in (np.min, np.max)]
+
+
+def sumTo(x, *shape):
+    """The sum over axes that a broadcast of `shape` to the shape of x has repeated."""
+    shape = tuple(shape[0]) if len(shape) == 1 and isinstance(shape[0], (list, tuple)) else shape
+    lead = x.ndim - len(shape)
+    narrow = tuple(i + lead for i, n in enumerate(shape) if n == 1 and x.shape[i + lead] != 1)
+    return np.reshape(np.sum(x, axis=(*range(lead), *narrow)), shape)
+
+
+def unflattened(x, dim, sizes):
+    """An axis as several."""
+    dim %= x.ndim
+    return np.reshape(x, (*x.shape[:dim], *sizes, *x.shape[dim + 1 :]))
+
+
+def sliced(x, dim=0, start=None, end=None, step=1):
+    """Some elements along an axis, by steps."""
+    return x[(slice(None),) * (dim % x.ndim) + (slice(start, end, step),)]
+
+
+def smallest(x, k, dim=-1, keepdim=False):
+    """The k-th smallest along an axis."""
+    if x.ndim == 0:
+        raise LeftError("an axis of a number")
+    y = np.take(np.sort(x, axis=dim), [k - 1], axis=dim)
+    return y if keepdim else np.squeeze(y, axis=dim)
+
+
+def largest(x, k, dim=-1, largest=True, sorted=True):
+    """The k largest or smallest along an axis."""
+    if x.ndim == 0:
+        raise LeftError("an axis of a number")
+    y = -np.sort(-x, axis=dim) if largest else np.sort(x, axis=dim)
+    return sliced(y, dim, 0, k)
+
+
+SPECTRA = ("fft2", "ifft2", "rfft2", "irfft2", "fftn", "ifftn", "rfftn", "irfftn")
 FOURIER = ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft")
 FROM = {  # the same name and the same arguments
     n: vars(np)[n]
@@ -422,6 +486,25 @@ OPS = {
     "linalg.tensorsolve": lambda a, b, dims=None: L.tensorsolve(a, b, dims),
     "linalg.vander": vander,
     **{f"fft.{name}": fourier(name) for name in FOURIER},
+    **{f"fft.{name}": spectrum(name) for name in SPECTRA},
+    "var_mean": moments(np.var),
+    "var_mean.unbiased": moments(np.var),
+    "std_mean": moments(np.std),
+    "std_mean.unbiased": moments(np.std),
+    "aminmax": extremes,
+    "sum_to_size": sumTo,
+    "unflatten": unflattened,
+    "slice": sliced,
+    "kthvalue": smallest,
+    "topk": largest,
+    "ldexp": lambda x, n: x * np.exp2(n),
+    "xlogy": lambda x, y: Pointwise(formula="where(x == 0, 0 * y, x * log(y))")(*np.broadcast_arrays(x, y)),
+    "cartesian_prod": lambda *xs: np.stack([np.ravel(x) for x in np.meshgrid(*(xs[0] if isinstance(xs[0], (list, tuple)) else xs), indexing="ij")], axis=-1) if len(xs) > 1 else xs[0],
+    "cumulative_trapezoid": lambda y, x=None, dx=1, dim=-1: np.cumsum((sliced(y, dim, 1) + sliced(y, dim, 0, -1)) / 2 * (dx if x is None else np.diff(x, axis=dim if x.ndim == y.ndim else -1)), axis=dim),
+    "linalg.inv_ex": lambda x, check_errors=False: [L.inv(x)],
+    "linalg.cholesky_ex": lambda x, upper=False, check_errors=False: [np.swapaxes(L.cholesky(x), -1, -2) if upper else L.cholesky(x)],
+    "linalg.solve_ex": lambda a, b, left=True, check_errors=False: [solved(a, b, left)],
+    **dict.fromkeys(("norm", "norm.nuc", "norm.fro", "norm.inf"), lambda x, p="fro", dim=None, keepdim=False, dtype=None: (normed if isinstance(p, str) else vectorNorm)(x, p, dim, keepdim)),
     "fft.fftshift": lambda x, dim=None: np.fft.fftshift(x, dim),
     "fft.ifftshift": lambda x, dim=None: np.fft.ifftshift(x, dim),
     "erf": lambda x: Pointwise(formula="erf(x)")(x),
