@@ -12,7 +12,7 @@ import numpy as np
 from puregraph.core.base.budget import Budget
 from puregraph.core.dim import Dim
 from puregraph.core.errors import GraphError, GraphWarning, PuregraphError, ShapeError, need, quote
-from puregraph.core.param import Param
+from puregraph.core.param import Param, Stored
 from puregraph.core.shape import MAX_AXES, FreshSymbols, product, symbols, valueOf, withValues
 from puregraph.graph import Graph
 from puregraph.graph.graphholder import GraphHolder
@@ -25,6 +25,7 @@ from puregraph.onnx.shapes.partialshapes import partialShapes, targetShape
 from puregraph.ops.kernel import useFast
 
 SEPARATORS = re.compile(r"[./]+")
+PLAIN = (int, float, bool, str, type(None))
 MAX_AHEAD_ELEMENTS = 64  # maximum number of elements of a float value that is computed ahead
 MAX_COMPUTED_BYTES = 1 << 16  # bytes of a result that may be computed while reading, even if its inputs are smaller
 MAX_COMPUTED_OPERATIONS = 1 << 26  # maximum operations of a module whose result is computed while reading
@@ -139,7 +140,7 @@ class GraphBuilder:
         rows = None if key is None else self.known.get(key)
         if rows is None:
             rows = self.shapesAndTypes(module, inputs)
-            if key is not None and not hasNewSymbols(rows, inputs):
+            if key is not None and isTypeAlone(rows) and not hasNewSymbols(rows, inputs):
                 self.known[key] = rows
         return [OnnxValue(self.path, shape, dtype) for shape, dtype in rows]
 
@@ -230,12 +231,24 @@ def sizeOf(value: OnnxValue) -> Any:
 
 
 def typeKey(module: Module, inputs: list[OnnxValue | None]) -> Any:
-    """A key for modules whose outputs have equal shapes and dtypes. None for a module with arguments or parameters, or
-    for inputs with known elements, which outputs may have, too."""
-    if any(module.initArgs) or module.params or module.states:
-        return None
+    """A key for modules whose outputs have equal shapes and dtypes. None for a module with other arguments than numbers
+    and texts, or for inputs with known elements, which outputs may have, too."""
     types = [(v.shape, v.dtype) for v in inputs if v is not None and type(v.shape) is tuple]
-    return (type(module), *types) if len(types) == len(inputs) else None
+    args, named = module.initArgs
+    if len(types) != len(inputs) or not inputs or not all(map(isPlain, (*args, *named.values()))):
+        return None
+    stored = [value.dtype for value in vars(module).values() if isinstance(value, Stored)]
+    return type(module), repr((args, named)), *stored, *types
+
+
+def isTypeAlone(rows: list[tuple[Any, Any]]) -> bool:
+    """True if no output has known elements, which may come from a state of this module."""
+    return all(shape is None or type(shape) is tuple for shape, _ in rows)
+
+
+def isPlain(argument: Any) -> bool:
+    """True if a constructor argument is a number, a text, None, or a tuple of these."""
+    return type(argument) in PLAIN or type(argument) is tuple and all(map(isPlain, argument))
 
 
 def hasNewSymbols(rows: list[tuple[Any, Any]], inputs: list[Any]) -> bool:

@@ -78,7 +78,7 @@ class ModelFile:
 
         Raises    CheckpointError for elements that are not numbers, or do not fill the shape
         """
-        from onnx import TensorProto, numpy_helper
+        import onnx  # names of a package are slow to import, for each of many arrays
 
         where = f"tensor {quote(tensor.name)}"
         if tensor.data_type not in NUMERIC:
@@ -87,9 +87,9 @@ class ModelFile:
             raise CheckpointError(f"{where}: wanted sizes of at least 0, got {tuple(tensor.dims)}")
         dtype = dtypeOf(tensor.data_type)
         try:
-            if tensor.data_location == TensorProto.EXTERNAL:
+            if tensor.data_location == onnx.TensorProto.EXTERNAL:
                 return self.external(tensor, dtype, where)
-            return np.array(numpy_helper.to_array(tensor), dtype)
+            return np.array(onnx.numpy_helper.to_array(tensor), dtype)
         except (ValueError, TypeError, OverflowError) as error:
             raise CheckpointError(f"{where}: its data does not fill the shape {tuple(tensor.dims)}: {error}") from error
 

@@ -34,18 +34,21 @@ def typed(proto: Any, kind: str, opset: int) -> Any:
 
 def attributeOf(file: ModelFile, proto: Any) -> Any:
     """The value of an attribute: a number, text, array, a list of these, or a graph unchanged."""
-    from onnx import AttributeProto, helper
+    import onnx
 
-    if proto.type == AttributeProto.TENSOR:
+    kinds = onnx.AttributeProto
+    if proto.type == kinds.INT:
+        return proto.i
+    if proto.type == kinds.TENSOR:
         return file.array(proto.t)
-    if proto.type == AttributeProto.FLOAT:
+    if proto.type == kinds.FLOAT:
         return shortestDecimal(np.float32(proto.f))
-    value = helper.get_attribute_value(proto)
+    value = onnx.helper.get_attribute_value(proto)
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
-    if proto.type == AttributeProto.STRINGS:
+    if proto.type == kinds.STRINGS:
         return [text.decode("utf-8", "replace") for text in value]
-    return list(value) if proto.type in (AttributeProto.INTS, AttributeProto.FLOATS) else value
+    return list(value) if proto.type in (kinds.INTS, kinds.FLOATS) else value
 
 
 @cache

@@ -220,20 +220,22 @@ class ModelReader:
             raise GraphError(
                 f"value {quote(twice[0])} is the output of {makers[twice[0]]} nodes; every output needs a unique name"
             )
+        values = scope.values
         for proto in chosen:
-            missing = [name for name in proto.input if name and name not in scope.values]
+            names = list(proto.input)
+            missing = [name for name in names if name and name not in values]
             if missing:
                 why = "a later node computes: sort the nodes" if missing[0] in makers else "no node computes"
                 nodeName = quote(proto.name or proto.output[0])
                 raise GraphError(f"node {nodeName} ({proto.op_type}) reads {quote(missing[0])}, which {why}")
-            lost = any(name and scope.values[name] is None for name in proto.input)
+            lost = any(name and values[name] is None for name in names)
             results = None if lost else self.node(scope, proto)
             if lost:
                 self.behind(scope, proto)
             for name, value in zip(proto.output, results or [None] * len(proto.output)):
                 if not name:
                     continue
-                scope.values[name] = value
+                values[name] = value
                 if value is not None:
                     uses = readers.get(name, ())
                     value.readers += len(uses)

@@ -10,7 +10,7 @@ onnx = pytest.importorskip("onnx")
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
 import puregraph  # noqa: E402
-from puregraph import CheckpointError, DtypeError, GraphError, ShapeError  # noqa: E402
+from puregraph import CheckpointError, DtypeError, GraphError, LayerNorm, Sequential, ShapeError  # noqa: E402
 from puregraph.onnx import fromOnnx, onnxOp, toOnnx  # noqa: E402
 from puregraph.onnx.opregistry import READERS  # noqa: E402
 
@@ -525,3 +525,13 @@ def test_nodes_that_name_their_floats_follow_the_dtype_that_a_graph_computes_in(
     again = net.calcMode(np.float32)([ids, np.array(True), x.astype(np.float32)])
     np.testing.assert_array_equal(again[0], fromOnnx(floatsInside())([ids, np.array(True), x.astype(np.float32)])[0])
     assert again[0].dtype == np.float32
+
+
+def test_the_shapes_of_equal_layers_are_inferred_once(monkeypatch):
+    calls = []
+    infer = LayerNorm.dataShapeFrom
+    net = Sequential(*(LayerNorm(4, epsilon, name=f"n{i}") for i, epsilon in enumerate([1e-5, 1e-5, 1e-3, 1e-5])))
+    model = toOnnx(net, None, [("N", 4)])
+    monkeypatch.setattr(LayerNorm, "dataShapeFrom", lambda self, x: calls.append(self.epsilon) or infer(self, x))
+    fromOnnx(model)
+    assert calls == [1e-5, 1e-3]
