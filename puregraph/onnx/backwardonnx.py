@@ -10,7 +10,8 @@ import numpy as np
 from puregraph.autodiff.joint.addbackward import add_backward_pass, graph_of, names_of
 from puregraph.core.arguments import Count, FilePath, Types, takes
 from puregraph.core.errors import GraphError, misfit
-from puregraph.onnx.onnxwriter import shapesFor, store, toOnnx, typesFor
+from puregraph.onnx.modelexport import shapesFor, store, toOnnx
+from puregraph.onnx.onnxwriter import typesFor
 
 
 @takes(path=FilePath | None, opset=Count | None, dtypes=Types | None)

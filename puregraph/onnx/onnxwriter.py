@@ -1,44 +1,29 @@
-"""OnnxWriter: a Graph becomes an ONNX model."""
+"""OnnxWriter: write the steps of a graph as nodes of an ONNX model."""
 
 from __future__ import annotations
 
 import inspect
-import os
 import re
 from collections import Counter
 from collections.abc import Callable
-from copy import copy, deepcopy
+from copy import copy
 from functools import cache
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from puregraph.core.arguments import Count, FilePath, Types, takes
 from puregraph.core.base.dtype import isBfloat16
 from puregraph.core.device import toHost
 from puregraph.core.dim import Dim
 from puregraph.core.errors import GraphError, PuregraphError, misfit, plural
-from puregraph.core.param import DerivedKind
-from puregraph.core.shape import asShape, isShape
-from puregraph.core.storage.atomicwrite import whole
 from puregraph.graph.graphholder import GraphHolder, leavesIn
 from puregraph.graph.input import Input
-from puregraph.graph.lookup import few
 from puregraph.modules import Linear
-from puregraph.onnx.modelfile import needOnnx
-from puregraph.onnx.opregistry import NEWEST, loadWriters
-from puregraph.onnx.protowalk import eachNode, graphsOf, readsOf
+from puregraph.onnx.modelnodes import ordered, renamed
+from puregraph.onnx.opregistry import loadWriters
+from puregraph.onnx.protowalk import readsOf
 
 WRITERS: dict[type, Callable[..., Any]] = {}
-EXTERNAL_BYTES = 1 << 30  # bytes of weights from which on they are stored in a separate file
-OLDEST_OPSET = 13
-NORMED = ("x", "scale", "bias", "mean", "var")
-ROLES = {  # names of an operator's inputs
-    **dict.fromkeys(("Gemm", "MatMul", "Conv", "ConvTranspose"), ("x", "W", "b")),
-    **dict.fromkeys(("RNN", "GRU", "LSTM"), ("x", "W", "R", "b", "lengths", "h", "c", "p")),
-    **dict.fromkeys(("BatchNormalization", "LayerNormalization", "InstanceNormalization"), NORMED),
-}
 
 
 def writesOnnx(*classes: type) -> Callable[[Callable], Callable]:
@@ -47,6 +32,7 @@ def writesOnnx(*classes: type) -> Callable[[Callable], Callable]:
     It gets an `OnnxStep`: the module, the names of its inputs, their shapes, and `op`, which adds a node.
 
     >>> from puregraph import Module, Sequential
+    >>> from puregraph.onnx import toOnnx
     >>> class Doubled(Module):
     ...     def dataShapeFrom(self, x):
     ...         return x
@@ -66,78 +52,11 @@ def writesOnnx(*classes: type) -> Callable[[Callable], Callable]:
     return register
 
 
-@takes(path=FilePath | None, opset=Count | None, dtypes=Types | None)
-def toOnnx(graph: Any, path: Any = None, shapes: Any = None, opset: int | None = None, dtypes: Any = None) -> Any:
-    """The ONNX model of a graph as it is in evalMode; written to a file if there is a path.
-
-    `shapes`    of the inputs, a list of them: symbols become named dimensions; not needed where Inputs declare them
-    `opset`     of the operators, from 13 on; by default the newest
-    `dtypes`    of the inputs, a list of them; by default those that rules ask for, and else the graph's own floats
-
-    Weights of 1 GB and more are in a file beside it.
-
-    Raises    GraphError listing every node whose module cannot be written; ShapeError for shapes that do not fit
-    """
-    needOnnx()
-    if not hasattr(graph, "infer"):
-        hint = "; Sequential(module) is one" if hasattr(graph, "dataShapeFrom") else ""
-        raise GraphError(f"toOnnx: wanted a Graph, got {type(graph).__name__}{hint}")
-    version = NEWEST if opset is None else opset
-    if not OLDEST_OPSET <= version <= NEWEST:
-        raise GraphError(f"toOnnx: wanted an opset from {OLDEST_OPSET} to {NEWEST}, got {version}")
-    graph = bakedFor(graph)
-    inputShapes = shapesFor(graph, shapes)
-    if dtypes is not None and len(dtypes) != len(inputShapes):
-        raise GraphError(f"toOnnx: wanted {plural(len(inputShapes), 'dtype')}, one for each input, got {len(dtypes)}")
-    model = ModelWriter(graph, inputShapes, version, dtypes).model()
-    if path is not None:
-        store(model, path)
-    return model
-
-
-def bakedFor(graph: Any) -> Any:
-    """The graph, or a copy in which arrays replace parameters that are computed from others.
-
-    Raises    GraphError for a parameter that is the output of another node
-    """
-    if any(isinstance(step.module, DerivedKind) for step in graph.steps().items):
-        graph = deepcopy(graph).evalMode().bake()
-    handed = [f"{step.path}.{name}" for step in graph.steps().items for name, _ in step.handed]
-    if handed:
-        raise GraphError(f"toOnnx: {few(handed)} is computed by a node; ONNX is written with weights that are arrays")
-    return graph
-
-
-def shapesFor(graph: Any, shapes: Any) -> list[Any]:
-    """One shape for each input: passed, or declared by the Input."""
-    if shapes is None:
-        declared = [getattr(node.module, "shape", None) for node in graph.inputs]
-        if any(shape is None for shape in declared):
-            raise GraphError("toOnnx: wanted shapes=, one for each input; symbols such as 'N' are open")
-        return declared
-    isOne = not isinstance(shapes, (tuple, list)) or isinstance(shapes, tuple) and isShape(shapes)
-    return [asShape(shape) for shape in ([shapes] if isOne else shapes)]
-
-
 def typesFor(graph: Any, count: int) -> list[Any]:
     """Input dtypes: declared ones first, else those that the rules require."""
     declared = [node.module.dtype if isinstance(node.module, Input) else None for node in graph.inputs]
     asked = graph.inputTypes(count)
     return [ownDtype or other for ownDtype, other in zip(declared, asked)] if len(declared) == count else asked
-
-
-@takes(path=FilePath)
-def store(model: Any, path: Any) -> None:
-    """Write a model, its large weights beside it."""
-    import onnx
-
-    size = sum(len(tensor.raw_data) for tensor in model.graph.initializer)
-    if size < EXTERNAL_BYTES:
-        with whole(path) as file:
-            file.write(model.SerializeToString(deterministic=True))
-        return
-    beside = f"{Path(os.fspath(path)).name}.data"
-    onnx.save(model, os.fspath(path), save_as_external_data=True, location=beside, size_threshold=1024)
 
 
 class End(NamedTuple):
@@ -476,48 +395,6 @@ def storedIn(module: Any) -> list[Any]:
 def isWhole(size: Any) -> bool:
     """True if a size is a number, not a symbol."""
     return isinstance(size, int) and not isinstance(size, Dim)
-
-
-def ordered(nodes: list[Any], outputs: list[str]) -> list[Any]:
-    """The nodes that lead to the outputs, in topological order, following the order of inputs."""
-    makers = {name: node for node in nodes for name in node.output if name}
-    order: list[Any] = []
-    seen: set[int] = set()
-    stack: list[tuple[str, bool]] = [(name, False) for name in reversed(outputs)]
-    while stack:
-        name, isReady = stack.pop()
-        node = makers.get(name)
-        if node is None or id(node) in seen:
-            continue
-        if isReady:
-            seen.add(id(node))
-            order.append(node)
-        else:
-            stack.append((name, True))
-            stack += [(i, False) for i in reversed(readsOf(node))]
-    return order
-
-
-def renamed(nodes: list[Any], weights: set[str], outputs: set[str]) -> dict[str, str]:
-    """Name constants and weights after the first node that reads them, so that a model that is read and written again
-    keeps its names; returns the new name of each old one."""
-    inside = list(eachNode(nodes))
-    graphs = [graph for node in inside for graph in graphsOf(node)]
-    fixed = {node.output[0]: node for node in inside if node.op_type == "Constant"}
-    kept = outputs | {info.name for graph in graphs for info in graph.output}
-    newNames: dict[str, str] = {}
-    for node in inside:
-        for i, name in enumerate(node.input):
-            if name not in newNames and name not in kept and (name in fixed or name in weights):
-                roles = ROLES.get(node.op_type, ())
-                newNames[name] = f"{roles[i] if i < len(roles) else i}@{node.name}"
-    for node in inside:
-        for ends in (node.input, node.output):
-            for i, name in enumerate(ends):
-                ends[i] = newNames.get(name, name)
-        if node.op_type == "Constant":
-            node.name = node.output[0]
-    return newNames
 
 
 def kindOf(dtype: Any) -> int:

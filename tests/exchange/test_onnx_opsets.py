@@ -13,7 +13,7 @@ from test_onnx_backward import KNOWN, MODULES, RUNTIME, alone  # noqa: E402
 from puregraph.core.errors import GraphError  # noqa: E402
 from puregraph.modules import Dequantize, Quantize, RoiAlign, RoiPool  # noqa: E402
 from puregraph.onnx import fromOnnx, toOnnx  # noqa: E402
-from puregraph.onnx.onnxwriter import OLDEST_OPSET  # noqa: E402
+from puregraph.onnx.modelexport import OLDEST_OPSET  # noqa: E402
 from puregraph.onnx.opregistry import NEWEST  # noqa: E402
 from puregraph.onnx.protowalk import eachNode  # noqa: E402
 
