@@ -49,7 +49,7 @@ class _Names:
         self.table.setdefault(name, {})[self.numbers(number)] = None
 
     def numbers(self, number: int) -> tuple[int, ...]:
-        """All the numbers of a value: a parameter that modules share has several."""
+        """The value numbers of a value; a parameter shared by modules has several."""
         param = self.params.get(number)
         return (number,) if param is None else tuple(self.shared[id(param)])
 

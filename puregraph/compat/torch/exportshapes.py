@@ -237,7 +237,7 @@ def index(r: ExportReader, x: Operand, indices: Any) -> NodeValue:
     value = r.asValue(x)
     axes = [i for i, part in enumerate(indices) if part is not None]
     if not axes or axes != list(range(axes[0], axes[-1] + 1)):
-        raise NotImplementedError("indices of axes that are not neighbours")
+        raise NotImplementedError("indices of axes that are not adjacent")
     parts = [r.asValue(indices[axis]) for axis in axes]
     if any(part.dtype.kind == "b" for part in parts):
         raise NotImplementedError("a mask as an index: its size depends on the data")

@@ -37,9 +37,9 @@ def arranged(buffers: list[Buffer]) -> int:
 
 
 class BufferOrder:
-    """Which buffers of an arrangement are below which others that are in use at the same time.
+    """For each buffer of an arrangement, the buffers below it that are in use at the same time.
 
-    Buffers of other sizes, but with the same lifetimes, are arranged by it in a tenth of the time.
+    Arranging other sizes with the same lifetimes in this order takes a tenth of the time.
     """
 
     def __init__(self, buffers: list[Buffer]):

@@ -258,7 +258,7 @@ class Plain:
 
 
 class Fresh(Plain):
-    """A copy that is left out: Values never change, so the original serves."""
+    """A copy that is not recorded: Values never change, so the original is used."""
 
     __slots__ = ()
 

@@ -1,4 +1,4 @@
-"""TreeSum: the sum of all grains in the shape of one binary tree, so that no bit depends on who computes what."""
+"""TreeSum: sum all grains along one binary tree, so that no bit depends on which rank computes which grain."""
 
 from __future__ import annotations
 

@@ -65,8 +65,8 @@ class Sharding:
 
     `world`   the ranks; a rank of `rows` is one of these
     `rows`    the parameters, cut among them
-    `offsets` the offset of each parameter in the row of all parameters, by its id; a norm is added in this order
-    `orders`  by the id of a parameter the order of its elements, if it is not that of its array
+    `offsets` the offset of each parameter in the row of all parameters, by its id; norms are summed in this order
+    `orders`  by the id of a parameter the order of its elements, where it differs from that of its array
     """
 
     def __init__(

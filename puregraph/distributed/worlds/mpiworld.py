@@ -269,7 +269,7 @@ def bytesOf(array: np.ndarray) -> np.ndarray:
 def initialised() -> Any:
     """mpi4py's MPI, initialised for threads.
 
-    Raises    PuregraphError if it is missing, or is another one than that whose launcher has started this process
+    Raises    PuregraphError if it is missing, or differs from the MPI whose launcher started this process
     """
     try:
         import mpi4py

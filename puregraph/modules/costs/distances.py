@@ -23,9 +23,9 @@ class LogCosh(PointwiseCost):
 
 
 class Quantile(PointwiseCost):
-    """cost = mean of q d where d > 0, else of (q - 1) d, with d = target - x: its least is at the q-quantile of targets
+    """cost = mean of q d where d > 0, else of (q - 1) d, with d = target - x: smallest at the q-quantile of targets
 
-    With q 0.5 it is half of `Abs`; 0.9 predicts what is exceeded one time in ten.
+    q = 0.5 is half of `Abs`; q = 0.9 predicts a value that one target in ten exceeds.
 
     Shapes    x and target of one shape -> a scalar
     Source    Koenker, Bassett 1978, Regression Quantiles, Econometrica 46

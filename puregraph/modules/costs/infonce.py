@@ -25,8 +25,8 @@ class InfoNCE(Cost):
     """cost = mean over i of -ln softmax_j(cos(a_i, b_j) / temperature) at j = i
 
     Sample i of b is the partner of sample i of a; all others are its negatives. With `both` it is the mean of that and
-    of the same with a and b exchanged, as in CLIP. A batch of another size has other negatives, so that several small
-    batches do not cost what a large one does.
+    of the same with a and b exchanged, as in CLIP. The negatives are those of the batch, so that the
+    cost of a large batch is not the mean of the costs of small ones.
 
     Shapes    a and b (n, size), perhaps sampleWeight (n,) -> a scalar, or (n,) with "none"
     Source    van den Oord, Li, Vinyals 2018, arXiv:1807.03748, eq. 4; Radford et al. 2021, arXiv:2103.00020 (both)

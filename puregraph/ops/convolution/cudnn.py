@@ -82,7 +82,7 @@ class ConvolutionTask(NamedTuple):
 
     @property
     def made(self) -> Tensor:
-        """The tensor it writes."""
+        """The tensor that the task writes."""
         return {"convolve": self.y, "convolveData": self.x, "convolveWeight": self.W}[self.what]
 
     @property

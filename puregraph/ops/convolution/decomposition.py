@@ -28,7 +28,7 @@ def split(win: Window) -> tuple[Window, Any]:
 
 
 def tapIndices(first: Window) -> list[Any]:
-    """The index, for each tap of the first axis, of the elements that all windows have there, in padded maps."""
+    """For each tap of the first axis, the index of its elements in all windows of the padded maps."""
     return [along(2, *first.tapIndex(tap)[1:]) for tap in first.taps]
 
 

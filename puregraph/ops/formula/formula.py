@@ -363,7 +363,7 @@ def _spell(
     taken: set[str],
     kept: set[Term],
 ) -> tuple[list[str], list[str]]:
-    """Declarations of the terms that get a name, because they are kept, shared or long; then the texts of the roots."""
+    """Declarations of the terms that get a variable (stored, shared or long); then the texts of the roots."""
     order = walk(*roots)
     count: Counter[Term] = Counter()
     for t in order:

@@ -95,7 +95,7 @@ def irfftn(a, s=None, axes=None, norm=None):
 
 
 def swapped(norm: Any) -> Any:
-    """The norm that divides by as much in the other direction."""
+    """The norm that divides the opposite transform by the same number."""
     return {None: "forward", "backward": "forward", "forward": "backward"}.get(norm, norm)
 
 

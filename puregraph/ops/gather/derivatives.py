@@ -53,7 +53,7 @@ def takeAlongRule(g, y, arr, indices, axis=-1):
 
 @op(putAlong).vjp
 def putAlongRule(g, y, x, index, updates, axis, kind="set"):
-    """Each element's gradient times the derivative by what made it: x, or an update."""
+    """Multiply each element's gradient by its derivative by its source: x, or an update."""
     ofX, ofUpdates, count = partials(x, index, updates, axis, kind)
     g = g if count is None else divided(g, count)
     return weighted(g, ofX), None, weighted(readAlong(g, index, axis), ofUpdates)

@@ -117,7 +117,7 @@ def flat(positions: list[str]) -> str:
 
 
 def shareOf(rank: int, includePad: bool, position: str) -> str:
-    """C of the divisor of a window's sum: its size, or that of its part inside the input (at least one)."""
+    """C text of the divisor of a window's sum: all elements of the window, or those inside the input (at least one)."""
     if includePad:
         return " * ".join(f"(Wide)g.size{i}" for i in range(rank))
     first = [f"{position}{i} * g.stride{i} - g.before{i}" for i in range(rank)]

@@ -144,7 +144,7 @@ def singularValues(x):
 def qrRule(g, y, a):
     """A = Q R: dA = (gQ + Q C(M)) R^-T, M = R gR^T - gQ^T Q, C copies the lower triangle above the diagonal."""
     if not isinstance(y, tuple) or a.shape[-2] < a.shape[-1]:
-        raise AutoDiffException("the gradient of qr is known of matrices with at least as many rows as columns")
+        raise AutoDiffException("the gradient of qr needs matrices with at least as many rows as columns")
     q, r = y
     gq, gr = zeroIfNone(g[0], q), zeroIfNone(g[1], r)
     m = r @ t(gr) - t(gq) @ q

@@ -25,7 +25,7 @@ SAME = (np.max, np.min, np.amax, np.amin, np.mean)
 
 @op(np.sum).decompose
 def total(x: Any, axis: Any | None = None, **options: Any) -> Any:
-    """A sum: over no axes it is x, of no elements 0; integers are widened as numpy does."""
+    """Sum over axes: x for no axes, 0 for no elements; integers are widened as numpy does."""
     if not options.keys() <= {"keepdims"}:
         return NotImplemented
     dtype = np.zeros(1, x.dtype).sum().dtype

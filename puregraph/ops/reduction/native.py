@@ -149,7 +149,7 @@ class CumulateCode:
             self.run([(x.at(xAxis * i), y.at(yAxis * i))])
 
     def apart(self, x: IRPointer, y: IRPointer, xAxis: IRValue, yAxis: IRValue, groups: int) -> None:
-        """Groups of lines that are no neighbours, each read and written as one vector."""
+        """Groups of lines that are not adjacent, each read and written as one vector."""
         starts = [(x.at(xAxis * i), y.at(yAxis * i)) for i in range(0, groups * STRIDED_LINES, STRIDED_LINES)]
         self.run([(LinesApart(source, xAxis), LinesApart(target, yAxis)) for source, target in starts], STRIDED_LINES)
 

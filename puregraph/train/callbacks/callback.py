@@ -96,7 +96,7 @@ def callbacksFrom(values: Any) -> list[Callback]:
 
 
 def callbackFrom(value: Any) -> Callback:
-    """Return a callback unchanged, or wrap a function as a FunctionCallback.
+    """Return a Callback; a function is wrapped as a FunctionCallback.
 
     Raises    DataError for anything that cannot be called
     """

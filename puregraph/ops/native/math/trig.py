@@ -104,7 +104,7 @@ def withFar(code: IRBuilder, x: IRValue, y: IRValue, function: str) -> IRValue:
 
 
 def sin(code: IRBuilder, x: IRValue) -> IRValue:
-    """sin x: by the quarter turn n of x, sin r or cos r of the rest r, with the sign of that quarter."""
+    """sin x from x = n pi / 2 + r: n modulo 4 selects sin r, cos r, -sin r or -cos r."""
     n, *r = quarters(code, x)
     sine, cosine = circle(code, *r)
     return withFar(code, x, flipped(code, code.select((n & 1) != 0, cosine, sine), n), "sin")

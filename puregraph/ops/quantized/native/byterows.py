@@ -199,5 +199,5 @@ def copyRun(
 
 
 def unsigned(x: IRValue, isSigned: bool) -> IRValue:
-    """Bytes with an offset of 128, if they are signed."""
+    """Add 128 to signed bytes; unsigned ones are unchanged."""
     return x ^ x.code.constant(SIGN, IRType("u8", x.lanes)) if isSigned else x
