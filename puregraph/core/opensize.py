@@ -102,24 +102,27 @@ class Question(NamedTuple):
 class SizeTape:
     """The expressions of some symbols, and the questions that were answered for the numbers `hints`.
 
-    `numbers` are the symbols, the constants and the results of expressions, for the hints; `lines` compute those after
-    the symbols for others. `close` ends the recording.
+    `numbers` are the symbols, the constants and the results of expressions, for the hints; `lines` compute the results
+    for others: an index in `numbers`, a rule, and the indices of two operands, of one, or of none for a rule that takes
+    its operands from all numbers. `close` ends the recording.
     """
 
     def __init__(self, hints: Sequence[int]):
         self.isOpen = True
         self.numbers: list[Any] = list(hints)
-        self.lines: list[tuple[Callable[..., Any], tuple[int, ...]]] = []
+        self.lines: list[tuple[int, Callable[..., Any], int, int]] = []
         self.questions: list[Question] = []
         self.known: dict[Any, Any] = {}
         self.symbols = [OpenSize(self, i, hint) for i, hint in enumerate(hints)]
 
-    def added(self, number: Any, rule: Callable[..., Any], operands: tuple[int, ...] = ()) -> int:
-        """The index of a new number, which `rule` computes from others."""
+    def added(self, number: Any, rule: Callable[..., Any] | None = None, left: int = -1, right: int = -1) -> int:
+        """The index of a new number, a constant if no rule computes it."""
         self.checkOpen()
+        index = len(self.numbers)
         self.numbers.append(number)
-        self.lines.append((rule, operands))
-        return len(self.numbers) - 1
+        if rule is not None:
+            self.lines.append((index, rule, left, right))
+        return index
 
     def indexOf(self, operand: Any) -> int:
         """The index of a size or a constant."""
@@ -129,7 +132,7 @@ class SizeTape:
             return operand.index
         key = type(operand), repr(operand)  # 0.0 and -0.0 are equal, but not the same
         if key not in self.known:
-            self.known[key] = self.added(operand, lambda: operand)
+            self.known[key] = self.added(operand)
         return self.known[key]
 
     def calculated(self, name: str, *operands: Any) -> Any:
@@ -140,7 +143,7 @@ class SizeTape:
         key = name, *indices
         if key not in self.known:
             number = rule(*map(numberOf, operands))
-            self.known[key] = OpenSize(self, self.added(number, rule, indices), number)
+            self.known[key] = OpenSize(self, self.added(number, rule, *indices), number)
         return self.known[key]
 
     def answered(self, name: str, left: Any, right: Any) -> bool:
@@ -164,7 +167,7 @@ class SizeTape:
         key = rule, arguments, *[repr(a) for a in arguments if type(a) is float]
         if key not in self.known:
             decision = Decision(rule, arguments, isFixed)
-            index = self.added(decision.result, decision.again, decision.indices)
+            index = self.added(decision.result, decision.again)
             self.known[key] = decision.result if isFixed else self.opened(decision.result, index)
         return self.known[key]
 
@@ -173,7 +176,7 @@ class SizeTape:
         if type(result) in (int, float):
             return OpenSize(self, index, result)
         if isinstance(result, tuple):
-            parts = [self.added(part, operator.itemgetter(i), (index,)) for i, part in enumerate(result)]
+            parts = [self.added(part, operator.itemgetter(i), index) for i, part in enumerate(result)]
             return rebuilt(result, list(map(self.opened, result, parts)))
         return result
 
@@ -188,31 +191,36 @@ class SizeTape:
 
     def __call__(self, symbols: Sequence[int]) -> list[Any] | None:
         """All numbers for these symbols; None if the step does not hold for them."""
-        numbers = list(symbols)
+        numbers = self.numbers.copy()
+        numbers[: len(symbols)] = symbols
         try:
-            for rule, operands in self.lines:
-                number = rule(*[numbers[i] for i in operands])
-                if number is UNLIKE:
-                    return None
-                numbers.append(number)
+            for index, rule, left, right in self.lines:
+                if right >= 0:
+                    numbers[index] = rule(numbers[left], numbers[right])
+                elif left >= 0:
+                    numbers[index] = rule(numbers[left])
+                else:
+                    numbers[index] = result = rule(numbers)
+                    if result is UNLIKE:
+                        return None
         except (ZeroDivisionError, OverflowError):
             return None
-        isSame = all(rule(numbers[left], numbers[right]) == answer for rule, left, right, answer in self.questions)
-        return numbers if isSame else None
+        for rule, left, right, answer in self.questions:
+            if rule(numbers[left], numbers[right]) != answer:
+                return None
+        return numbers
 
 
 class Decision:
-    """A call of a `decided` or `unchanging` function: `indices` are those of the sizes in its arguments."""
+    """A call of a `decided` or `unchanging` function."""
 
     def __init__(self, rule: Callable[..., Any], arguments: tuple, isFixed: bool):
         self.rule, self.arguments, self.isFixed = rule, arguments, isFixed
-        self.indices = tuple(dict.fromkeys(size.index for size in sizesIn(arguments)))
         self.result = rule(*numbered(arguments))
 
-    def again(self, *numbers: Any) -> Any:
-        """The result for other numbers of its sizes; UNLIKE if it differs in more than its numbers."""
-        now = dict(zip(self.indices, numbers))
-        result = self.rule(*numbered(self.arguments, lambda size: now[size.index]))
+    def again(self, numbers: Sequence[Any]) -> Any:
+        """The result for other numbers of its tape; UNLIKE if it differs in more than its numbers."""
+        result = self.rule(*numbered(self.arguments, lambda size: numbers[size.index]))
         isSame = result == self.result if self.isFixed else isAlike(result, self.result)
         return result if isSame else UNLIKE
 

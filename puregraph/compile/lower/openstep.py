@@ -27,6 +27,7 @@ class OpenStep:
         tape.close()
         self.schedule, self.tape = schedule, tape
         self.order: BufferOrder | None = None
+        self.fixed: dict[int, Value] = {}  # the Values without open sizes, by number
 
     @property
     def isNative(self) -> bool:
@@ -41,7 +42,7 @@ class OpenStep:
         numbers = self.tape(symbols)
         if numbers is None:
             return None
-        schedule = Exchange(numbers).schedule(self.schedule)
+        schedule = Exchange(numbers, self.fixed).schedule(self.schedule)
         schedule.model = self
         return schedule
 
@@ -52,11 +53,11 @@ def isExchanged(call: Call) -> bool:
 
 
 class Exchange:
-    """Puts numbers in place of open sizes; Values without any are shared."""
+    """Puts numbers in place of open sizes; Values without any are shared, and added to `fixed`."""
 
-    def __init__(self, numbers: list[Any]):
+    def __init__(self, numbers: list[Any], fixed: dict[int, Value]):
         self.numbers = numbers
-        self.values: dict[int, Value] = {}
+        self.fixed, self.values = fixed, fixed.copy()
         self.calls: dict[int, Call] = {}
 
     def schedule(self, old: Schedule) -> Schedule:
@@ -96,7 +97,7 @@ class Exchange:
             new = Value(old.number, shape, old.dtype, strides, old.role, old.name, source)
             new.base, new.offset = base, self.size(old.offset)
         else:
-            new = old
+            new = self.fixed[old.number] = old
         self.values[old.number] = new
         if new is not old and old.base is not None and old.call is not None:
             new.call = self.call(old.call)
@@ -106,7 +107,8 @@ class Exchange:
         """The call on Values with numbers."""
         new = self.calls.get(id(old))
         if new is None:
-            new = self.calls[id(old)] = copy(old)
+            new = Call(old.function, (), old.options, [], old.kind, old.origin, old.several)
+            self.calls[id(old)] = new
             new.outs = [None if y is None else self.value(y) for y in old.outs]
             new.arguments = self.nested(old.arguments)
             if old.options:

@@ -70,8 +70,9 @@ class Segment:
             return int(what)
         if isinstance(what, np.ndarray):
             return addressOf(what)
-        value, start = what if isinstance(what, Offset) else (what, 0)
-        if value.root.role == "input" or isinstance(self.memory.plan.locations.get(value.root.number), StepOutput):
+        value, start = what if type(what) is Offset else (what, 0)
+        root = value.root
+        if root.role == "input" or isinstance(self.memory.plan.locations.get(root.number), StepOutput):
             moving.append((i, value, start))
         return self.memory.address(value) + start
 
