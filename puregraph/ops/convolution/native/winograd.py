@@ -102,18 +102,14 @@ class WinogradSplit(NamedTuple):
 def planOf(
     n: int, inChannels: int, outChannels: int, high: tuple[int, int, int], wide: tuple[int, int, int]
 ) -> WinogradSplit:
-    """The split that takes the fewest cycles of a vector unit, with the time to load weights that do not stay in L2."""
-    sizes = n, inChannels, outChannels, high, wide
-    split = splits(jit.lanes(4), *numbered(sizes))[0].split
-    return split._replace(n=n, high=high, wide=wide, vectors=vectorsFor(*sizes))
+    """The split that takes the fewest cycles of a vector unit, with the time to load weights that do not stay in L2.
 
-
-@unchanging
-def vectorsFor(
-    n: int, inChannels: int, outChannels: int, high: tuple[int, int, int], wide: tuple[int, int, int]
-) -> tuple[int, ...]:
-    """The vectors of a panel of the fastest split, that of the most samples for which it matters."""
-    return splits(jit.lanes(4), min(n, MANY_SAMPLES), inChannels, outChannels, high, wide)[0].split.vectors
+    Of open sizes the hints decide: all splits compute the same bits.
+    """
+    sizes = numbered((n, inChannels, outChannels, high, wide))
+    split = splits(jit.lanes(4), *sizes)[0].split
+    vectors = splits(jit.lanes(4), min(sizes[0], MANY_SAMPLES), *sizes[1:])[0].split.vectors
+    return split._replace(n=n, high=high, wide=wide, vectors=vectors)
 
 
 class CostedSplit(NamedTuple):
