@@ -334,16 +334,9 @@ def isSameShape(shape: tuple, other: tuple) -> bool:
     return len(shape) == len(other) and shape == other
 
 
-def isWrittenAlike(shape: tuple, other: tuple) -> bool:
-    """True if two shapes are equal for all sizes that they may have; asks of none."""
-    return len(shape) == len(other) and all(map(isOneSize, shape, other))
-
-
-def isOneSize(size: Any, other: Any) -> bool:
-    """True if two sizes are one number or one expression."""
-    if type(size) is OpenSize or type(other) is OpenSize:
-        return type(size) is type(other) and size.tape is other.tape and size.index == other.index
-    return bool(size == other)
+def isSameForAll(shape: tuple, other: tuple) -> bool:
+    """True if two shapes are equal; an open size and a constant are different, without asking for which size not."""
+    return len(shape) == len(other) and all(isOpen(n) == isOpen(m) and n == m for n, m in zip(shape, other))
 
 
 def rebuilt(tuples: tuple, parts: list[Any]) -> Any:

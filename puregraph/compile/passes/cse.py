@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from puregraph.core.opensize import numberOf
 from puregraph.ops.ir.value import Call, Value, changed, comparable
 
 if TYPE_CHECKING:
@@ -55,7 +54,7 @@ def eliminateCommonSubexpressions(schedule: Schedule) -> Schedule:
 def stays(call: Call) -> bool:
     """True if results are kept from one phase to another: those that take long to compute, or few bytes."""
     isFree = call.kind.isView or not (call.kind.isCheap or call.kind.isExact)
-    return isFree or sum(numberOf(y.nbytes) for y in call.outs) <= KEPT_RESULT_BYTES
+    return isFree or sum(y.nbytes for y in call.outs) <= KEPT_RESULT_BYTES
 
 
 def replace(schedule: Schedule, now: Any) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from puregraph.compile.lower.registry import loweringFor
 from puregraph.compile.passes.group import Axes, Group
 from puregraph.compile.passes.nestlines import BOOL, CPU, FusionTarget, NestLines, filled
-from puregraph.core.opensize import floating, isSameShape, isWrittenAlike
+from puregraph.core.opensize import floating, isSameForAll, isSameShape
 from puregraph.ops.formula.expr import REMEMBERED, leaf, term
 from puregraph.ops.formula.formula import Formula, formulaOf
 from puregraph.ops.formula.loopnest import Reduce
@@ -147,7 +147,7 @@ class Fuser:
 
     def merge(self, first: Group, second: Group) -> Group | None:
         """Replace two independent open groups by one with the calls of both; None if they do not fit into one."""
-        if not isWrittenAlike(first.space, second.space):
+        if not isOneSpace(first, second.space, bool(second.reductions)):
             return None
         both = second.copy()
         for call in first.calls:
@@ -219,7 +219,7 @@ class Fuser:
         """True if a group reads the same memory over the same space."""
         loads = {v.number: v for v, _ in group.loads.values()}
         both = [loads[v.number] for v, _ in read.operands.values() if v.number in loads]
-        return isWrittenAlike(read.space, group.space) and any(v.size == group.size for v in both)
+        return bool(both) and isOneSpace(group, read.space, read.isReduced) and any(v.size == group.size for v in both)
 
     def join(self, group: Group, read: NestLines, call: Call) -> bool:
         """Add a call to a group if it fits; all calls of a group compute in one dtype."""
@@ -327,6 +327,17 @@ def innerAxis(group: Group, read: NestLines) -> int:
     return -min(steps)[1] if steps else len(group.space) - 1
 
 
+def isOneSpace(group: Group, space: tuple[int, ...], isReduced: bool) -> bool:
+    """True if a group has a space.
+
+    Whether an open size equals a constant is asked only where something is reduced: which calls share a nest decides
+    the order of sums, and nothing else that changes bits.
+    """
+    if group.reductions or isReduced:
+        return isSameShape(group.space, space)
+    return isSameForAll(group.space, space)
+
+
 def axesOf(group: Group, read: NestLines, computed: dict[str, Any]) -> Axes | None:
     """The axis of the group's space for each axis of a call's space; None if ambiguous."""
     rank = len(read.space)
@@ -339,7 +350,7 @@ def axesOf(group: Group, read: NestLines, computed: dict[str, Any]) -> Axes | No
                 if axes[spot] not in (None, a):
                     return None
                 axes[spot] = a
-    if isWrittenAlike(read.space, group.space) and all(a is None or a == i for i, a in enumerate(axes)):
+    if isOneSpace(group, read.space, read.isReduced) and all(a is None or a == i for i, a in enumerate(axes)):
         return tuple(range(rank))
     for n, a in zip(read.space, axes):
         if n > 1 and (a is None or group.space[a] != n):

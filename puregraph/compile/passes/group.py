@@ -6,7 +6,6 @@ import math
 from copy import copy
 from typing import Any
 
-from puregraph.core.opensize import numberOf
 from puregraph.ops.formula.loopnest import Reduce
 from puregraph.ops.ir.kind import KINDS
 from puregraph.ops.ir.value import Call, CallOrigin, Value
@@ -120,11 +119,8 @@ class Group:
         return False
 
     def isShort(self, axes: frozenset[int]) -> bool:
-        """True if lines may run along these axes again after a reduction over them: they are short enough.
-
-        Of open sizes the hints decide; a step is not used for sizes that are too long for its nests.
-        """
-        long, size = numberOf(self.spread(axes)), numberOf(self.size)
+        """True if lines may run along these axes again after a reduction over them: they are short enough."""
+        long = self.spread(axes)
         if self.inner in axes:
-            return long <= 4 * NEST_TASK_ELEMENTS or size >= 64 * long
-        return isColumn(long, size)
+            return long <= 4 * NEST_TASK_ELEMENTS or self.size >= 64 * long
+        return isColumn(long, self.size)

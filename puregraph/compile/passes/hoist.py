@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from puregraph.core.opensize import numberOf
 from puregraph.ops.ir.value import ARRAYS, Call, Value
 
 if TYPE_CHECKING:
@@ -29,7 +28,7 @@ def hoistConstants(schedule: Schedule) -> Schedule:
 
     first, others = [], []
     for call in schedule.calls:
-        if isSmall(call) and all(isKnown(v.root) for v in call.values()):
+        if all(isKnown(v.root) for v in call.values()) and isSmall(call):  # which asks of sizes
             made.update(y.number for y in call.outs)
             first.append(call)
         else:
@@ -41,4 +40,4 @@ def hoistConstants(schedule: Schedule) -> Schedule:
 def isSmall(call: Call) -> bool:
     """True if a call is cheap and its result is small."""
     isLight = call.kind.isCheap or call.kind.isReduction
-    return isLight and all(y is not None and numberOf(y.nbytes) <= MAX_HOISTED_BYTES for y in call.outs)
+    return isLight and all(y is not None and y.nbytes <= MAX_HOISTED_BYTES for y in call.outs)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from puregraph.compile.passes.fusion import MAX_GROUP_OPERANDS, renamed
 from puregraph.compile.passes.group import Axes, Group
 from puregraph.compile.passes.nestlines import operand
-from puregraph.core.opensize import isSameShape, isWrittenAlike, numberOf
+from puregraph.core.opensize import isSameForAll, isSameShape, numberOf
 from puregraph.ops.formula.expr import leaf, walk
 from puregraph.ops.formula.formula import Formula, formulaOf
 from puregraph.ops.formula.loopnest import HEAVY, Reduce, isAxis
@@ -112,7 +112,7 @@ class Inliner:
         reader = self.steps[r] if r < len(self.steps) else None
         if (
             not isinstance(reader, Group)
-            or not isWrittenAlike(reader.space, group.space)
+            or not isSameForAll(reader.space, group.space)
             or reader.arithmetic != group.arithmetic
         ):
             return False

@@ -117,6 +117,11 @@ class NestLines(NamedTuple):
     divisor: int = 0
 
     @property
+    def isReduced(self) -> bool:
+        """True if a result is a reduction."""
+        return any(isinstance(x, Reduce) for _, x, _ in self.results)
+
+    @property
     def arithmetic(self) -> str:
         """The dtype to compute in: float64 if a result is, or an operand of more than one element."""
         values = [*(y for y, _, _ in self.results), *(x for x, _ in self.operands.values() if x.size > 1)]
