@@ -61,12 +61,10 @@ class OpenSteps:
         sizes = [shapes[i][a] for (i, a), *_ in groups]
         if min(sizes, default=0) < 2:
             return None
-        for hints in ([primeFrom(n) for n in sizes], sizes):
+        for hints in ([primeFrom(n) for n in sizes], [primeTimesPower(n) for n in sizes], sizes):
             step = self.traced(program, shapes, groups, hints)
-            if step is None:
-                break
-            schedule = step.schedules(sizes)
-            if schedule is not None:
+            schedule = None if step is None else step.schedules(sizes)
+            if step is not None and schedule is not None:
                 self.steps.append((step, groups, validityOf(program, step.schedule)))
                 return schedule
         self.failures += 1
@@ -121,6 +119,12 @@ def validityOf(program: Program, schedule: Schedule) -> Validity:
     return Validity(
         program.graph, program.steps, schedule.held, program.optimizer, anyMode, schedule.unread, schedule.reads
     )
+
+
+def primeTimesPower(size: int) -> int:
+    """The power of two that divides a size, times a prime of two digits at least, for sizes that are halved."""
+    power = size & -size
+    return power * primeFrom(max(size // power, 11))
 
 
 def primeFrom(size: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -84,11 +85,11 @@ def variedFor(make: Callable[..., list[KernelCall]], *sizes: Any) -> list[Kernel
 
 def settled(call: KernelCall) -> KernelCall:
     """A call that is made once for all sizes: a step holds for those that would make the same."""
-    if type(call.again) is not MadeFor:
-        return call
-    make, sizes = call.again
-    unchanging(lambda *sizes: outlineOf(make(*sizes)))(*sizes)
-    return call._replace(again=None)
+    if type(call.again) is MadeFor:
+        make, sizes = call.again
+        unchanging(lambda *sizes: outlineOf(make(*sizes)))(*sizes)
+    slots = {name: operator.index(what) if isOpen(what) else what for name, what in call.slots.items()}
+    return call._replace(slots=slots, tasks=operator.index(call.tasks), again=None)
 
 
 def outlineOf(call: KernelCall) -> tuple[Any, ...]:
