@@ -203,6 +203,15 @@ def test_a_kernel_has_scratch_memory_for_the_indices_of_its_program(counts):
     assert counts["open"] >= 4
 
 
+def test_the_width_of_a_block_of_columns_follows_the_sizes(counts):
+    programs, rng = Programs(pg.Sequential(pg.Mean(axis=1)).evalMode()), np.random.default_rng(0)
+    for n in (20, 31, 150, 70, 9, 64):
+        x = rng.standard_normal((4, 25, n), np.float32)
+        np.testing.assert_allclose(programs.get([x], isAlways=True).run(x), x.mean(1), rtol=0, atol=1e-6)
+    assert counts == {"own": 1, "open": 5}
+    assert all(program.isOpened for program in [*programs.kept.values()][1:])
+
+
 @pytest.mark.parametrize("make", [mlp, convolutions, normalised], ids=lambda make: make.__name__)
 def test_one_step_serves_nearly_all_sizes(make, counts):
     (net, shape, _), rng = make(), np.random.default_rng(0)

@@ -11,6 +11,7 @@ Results never depend on the number of threads. A nest may reduce the columns of 
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from math import isqrt, prod
 from typing import Any
@@ -174,7 +175,7 @@ def columnCall(nest: LoopNest, axes: frozenset[int]) -> KernelCall:
     shape = ReducedNest(nest, axes)
     lanes = lanesOf(nest)
     columns = nest.space[-1]
-    wide = blockVectors(columns, lanes)
+    wide = operator.index(blockVectors(columns, lanes))  # the code has a register for each vector
     exact = columns % (wide * lanes) == 0
     blocks = -(-columns // (wide * lanes))
     others = prod(nest.space[a] for a in shape.outer[:-1])
