@@ -74,7 +74,8 @@ def opened(graph, data):
     return shapes
 
 
-UNWRITTEN = {"CTC", "Lovasz", "LovaszHinge", "RNNT"}  # costs that ONNX has no operators for, see test_onnx_costs
+COSTS = {"CTC", "Lovasz", "LovaszHinge", "RNNT"}  # that ONNX has no operators for, see test_onnx_costs
+UNWRITTEN = COSTS | {"GumbelSoftMax"}  # whose random bits no operator draws
 
 
 def kindsOf(graph):
