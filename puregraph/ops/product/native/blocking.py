@@ -138,21 +138,23 @@ def candidates(sizes: GemmSizes, tile: Microkernel, threads: int) -> Iterator[tu
     widest = max(1, most // (tile.width * sizes.depth))
     accumulators = capacity(ACCUMULATORS, sizes.real) // tile.size
     for across in taskCounts(ceilDiv(panels, widest), min(panels, TASKS_PER_THREAD * threads)):
-        wide = ceilDiv(panels, across)
-        sides = ceilDiv(panels, wide)
-        highest = strips if isOne else max(1, accumulators // wide)
-        for down in taskCounts(ceilDiv(strips, highest), min(strips, TASKS_PER_THREAD * threads // across)):
+        wide = -(-panels // across)
+        sides = -(-panels // wide)
+        least = 1 if isOne else -(-strips // max(1, accumulators // wide))
+        for down in taskCounts(least, min(strips, TASKS_PER_THREAD * threads // across)):
             high = -(-strips // down)
             yield high, wide, -(-strips // high), sides
 
 
-def taskCounts(least: int, most: int) -> Iterator[int]:
+@lru_cache(4096)
+def taskCounts(least: int, most: int) -> list[int]:
     """The task counts to try between two limits: all small ones and some larger ones."""
-    yield least
+    counts = [least]
     count = least + 1
     while count <= most:
-        yield count
+        counts.append(count)
         count += max(1, count // 6)
+    return counts
 
 
 def ceilDiv(count: int, size: int) -> int:
@@ -176,8 +178,8 @@ class TileCosts(NamedTuple):
 
     def total(self, sizes: GemmSizes) -> float:
         """The cost of all tiles: microkernels, packing, and tile overheads."""
-        strips, panels = sizes.strips(self.tile), sizes.panels(self.tile)
-        copies = strips * self.strip * ceilDiv(sizes.n, TYPICAL_COLUMNS) + self.panelFor(sizes.m) * panels
+        strips, panels = -(-sizes.m // self.tile.rows), sizes.panels(self.tile)
+        copies = strips * self.strip * -(-sizes.n // TYPICAL_COLUMNS) + self.panelFor(sizes.m) * panels
         return strips * panels * self.one + copies
 
     def cheapest(self, sizes: GemmSizes, threads: int) -> tuple[float, Blocking]:
