@@ -24,8 +24,8 @@ def Average(count=2, name=None):
     Source    Keras' Average
     Raises    ShapeError if the shapes do not broadcast
 
-    >>> Average(3)([1.0, 2.0, 6.0])
-    3.0
+    >>> Average(3)([np.array([1.0]), np.array([2.0]), np.array([6.0])])
+    array([3.])
     """
     xs = inputNodes(count)
     return Graph(xs, MulAddConst(1 / count, 0.0, name="mean")(Add(name="sum").node(*xs)), name=name)
@@ -46,8 +46,8 @@ def Maximum(count=2, name=None):
     Source    Keras' Maximum
     Raises    ShapeError if the shapes do not broadcast
 
-    >>> Maximum(3)([1.0, 6.0, 2.0])
-    6.0
+    >>> Maximum(3)([np.array([1.0]), np.array([6.0]), np.array([2.0])])
+    array([6.])
     """
     return ofPairs("maximum(a, b)", count, name)
 
@@ -61,7 +61,7 @@ def Minimum(count=2, name=None):
     Source    Keras' Minimum
     Raises    ShapeError if the shapes do not broadcast
 
-    >>> Minimum(3)([1.0, 6.0, 2.0])
-    1.0
+    >>> Minimum(3)([np.array([1.0]), np.array([6.0]), np.array([2.0])])
+    array([1.])
     """
     return ofPairs("minimum(a, b)", count, name)
