@@ -222,6 +222,18 @@ def test_one_step_serves_nearly_all_sizes(make, counts):
     assert len(steps.steps) <= 3 and counts["own"] <= 2, counts
 
 
+def test_pieces_around_a_size_that_depends_on_the_data_are_open(counts):
+    x, mask = pg.Input(name="x").node(), pg.Input(name="mask").node()
+    rows = pg.Compress()(pg.Tanh()(pg.Linear(3, 4)(x)), mask)
+    net = pg.Graph([x, mask], pg.Linear(6, 2)(pg.Relu()(pg.Linear(4, 6)(rows)))).evalMode()
+    programs, rng = Programs(net), np.random.default_rng(0)
+    for n in (40, 33, 57, 21, 64, 12):
+        data = [rng.standard_normal((64, 3), np.float32), np.arange(64) < n]
+        program = programs.get(data, isAlways=True)
+        np.testing.assert_allclose(program.run(*data), net(data), 1e-5, 1e-6)
+    assert program.partitioned is not None and counts["open"] == 5
+
+
 def test_open_programs_verify_themselves(monkeypatch, counts):
     monkeypatch.setenv("PUREGRAPH_VERIFY", "1")
     programs, rng = Programs(convolutions()[0].evalMode()), np.random.default_rng(0)
