@@ -113,6 +113,7 @@ class SizeTape:
         self.lines: list[tuple[int, Callable[..., Any], int, int]] = []
         self.questions: list[Question] = []
         self.known: dict[Any, Any] = {}
+        self.fixed: set[int] = set()  # the indices of sizes that were asked for as numbers
         self.symbols = [OpenSize(self, i, hint) for i, hint in enumerate(hints)]
 
     def added(self, number: Any, rule: Callable[..., Any] | None = None, left: int = -1, right: int = -1) -> int:
@@ -136,7 +137,9 @@ class SizeTape:
         return self.known[key]
 
     def calculated(self, name: str, *operands: Any) -> Any:
-        """The result of a calculation."""
+        """The result of a calculation: a plain number if all sizes in it are fixed."""
+        if all(map(self.isFixed, operands)):
+            return CALCULATIONS[name](*map(numberOf, operands))
         if name in COMMUTATIVE and type(operands[0]) is not OpenSize:
             operands = operands[::-1]
         rule, indices = CALCULATIONS[name], tuple(map(self.indexOf, operands))
@@ -150,6 +153,8 @@ class SizeTape:
         """The answer to a question, for the hints."""
         rule = QUESTIONS[name]
         answer = bool(rule(numberOf(left), numberOf(right)))
+        if self.isFixed(left) and self.isFixed(right):
+            return answer
         question = Question(rule, self.indexOf(left), self.indexOf(right), answer)
         if question not in self.known:
             self.checkOpen()
@@ -160,10 +165,17 @@ class SizeTape:
     def pinned(self, size: OpenSize) -> Any:
         """The number of a size, which it has to have from now on."""
         self.answered("==", size, size.number)
+        self.fixed.add(size.index)
         return size.number
+
+    def isFixed(self, operand: Any) -> bool:
+        """True for a constant, and a size that has to have its number."""
+        return type(operand) is not OpenSize or operand.tape is self and operand.index in self.fixed
 
     def decided(self, rule: Callable[..., Any], arguments: tuple, isFixed: bool) -> Any:
         """The result of a function; its numbers are sizes unless it `isFixed`."""
+        if all(map(self.isFixed, sizesIn(arguments))):
+            return rule(*numbered(arguments))
         key = rule, arguments, *[repr(a) for a in arguments if type(a) is float]
         if key not in self.known:
             decision = Decision(rule, arguments, isFixed)
