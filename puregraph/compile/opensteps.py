@@ -50,9 +50,10 @@ class OpenSteps:
             return None
         return self.opened(program, shapes)
 
-    def refuse(self) -> None:
-        """Make no more programs of these steps: a kernel has a size that cannot be exchanged."""
-        self.steps, self.failures = [], MAX_FAILURES
+    def refuse(self, step: OpenStep) -> None:
+        """Make no more programs of a step, one of whose kernels has a size that cannot be exchanged."""
+        self.steps = [entry for entry in self.steps if entry[0] is not step]
+        self.failures += 1
 
     def opened(self, program: Program, shapes: tuple[Shape, ...]) -> Schedule | None:
         """The schedule of a new open step."""

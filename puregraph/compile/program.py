@@ -128,7 +128,7 @@ class Program:
         self.fastPath: Callable[[Sequence[Any], bool], Any] | None = None
         self.partitioned: Any = None
         self.why, self.untried = "", False
-        isRefused = False
+        opened, refused = None, None
         held: list[Any] = []
         unread: set[int] = set()
         reads: list[Any] = []
@@ -147,9 +147,9 @@ class Program:
                 self.results = StepResults(schedule, self.request)
                 self.buildExecutable(plan)
             except ClosedStepError:
-                if not self.isOpened:
+                if opened is None:
                     raise
-                isRefused = True
+                refused = opened
             except NotCompiledError as error:
                 self.executable = None
                 self.why, self.untried = str(error), type(error) is UntriedError
@@ -167,8 +167,8 @@ class Program:
                 warnOnce(self.graph, f"{self!r} cannot be compiled, its graph runs instead: {self.why}; {REPORT}")
             anyMode = self.train is not None
             self.current = Validity(self.graph, self.steps, held, self.optimizer, anyMode, unread, reads)
-        if isRefused:
-            self.openSteps.refuse()
+        if refused is not None:
+            self.openSteps.refuse(refused.model)
             self.openSteps = None
             self.build(dtypes)
 

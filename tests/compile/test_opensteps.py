@@ -315,6 +315,29 @@ def test_a_closed_tape_answers_what_was_asked_before_and_nothing_new():
             ask()
 
 
+def test_a_size_that_was_needed_as_a_number_is_a_number_from_then_on():
+    tape = SizeTape([10, 7])
+    n, m = tape.symbols
+    assert range(n) == range(10)
+    asked = len(tape.questions)
+    results = n + 3, n * n > 50, decided(lambda n: n // 3)(n), 2 - n
+    tape.close()
+    assert results == (13, True, 3, -8) and type(results[0]) is int and len(tape.questions) == asked
+    assert n - 4 == 6 and f"{n + 1}" == "11" and tape([10, 9]) and not tape([11, 7])
+    with pytest.raises(ClosedStepError):
+        n + m
+
+
+def test_a_step_that_is_refused_leaves_the_others():
+    programs = Programs(mlp()[0].evalMode())
+    for n in (20, 31, 3):
+        programs.get([np.ones((n, 12), "f4")], isAlways=True)
+    (steps,) = programs.openSteps.values()
+    (kept, *_), (other, *_) = steps.steps
+    steps.refuse(other)
+    assert [step for step, *_ in steps.steps] == [kept] and steps.failures == 1
+
+
 def test_two_tapes_do_not_mix():
     (n,), (m,) = SizeTape([10]).symbols, SizeTape([20]).symbols
     for ask in (lambda: n + m, lambda: n < m, lambda: n == m):
